@@ -1,0 +1,1 @@
+"""Foundations that import nothing of ours: settings, errors, ids, token usage, clock."""

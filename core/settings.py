@@ -1,0 +1,189 @@
+"""The only reader of the environment. Every knob of Longleaf is a field here.
+
+Set a field by `LONGLEAF_<FIELD>` (nested: `LONGLEAF_ENGINE__MODEL`), or in the file named by
+`LONGLEAF_ENV_FILE` (default: `longleaf.env` in the working directory).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from core.errors import Misconfigured
+
+MIB = 1024 * 1024
+
+
+class EngineSettings(BaseModel):
+    """The generation engine: a vLLM that Longleaf launches, or any OpenAI-compatible endpoint."""
+
+    url: str = Field("", description="Endpoint to use; empty: launch vLLM here.")
+    api_key: str = Field("", description="Bearer token of the endpoint.", repr=False)
+    model: str = Field(
+        "smollm2-135m-instruct", description="Registry name, Hugging Face id, or a model folder."
+    )
+    revision: str = Field("", description="Model revision to pin, where a hub is used.")
+    profile: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto: gpu where torch sees CUDA.")
+    host: str = "127.0.0.1"
+    port: int = Field(8411, ge=1, le=65535)
+    max_model_len: int = Field(8192, ge=256, description="Window of the engine, in tokens.")
+    kv_cache_bytes: int = Field(1024 * MIB, ge=64 * MIB, description="KV space of the CPU profile.")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    tensor_parallel_size: int = Field(1, ge=1)
+    max_num_seqs: int = Field(16, ge=1)
+    eager: bool = Field(True, description="CPU: start in 35 s; false compiles (2 min) and decodes faster.")
+    extra_args: list[str] = Field(default_factory=list, description="Passed to vLLM as they are.")
+    start_timeout_seconds: float = Field(600.0, gt=0)
+    request_timeout_seconds: float = Field(300.0, gt=0, description="Longest silence of a request.")
+
+
+class UploadSettings(BaseModel):
+    """Limits on what comes in, checked while it streams."""
+
+    max_request_bytes: int = Field(1024 * MIB, ge=1)
+    max_file_bytes: int = Field(512 * MIB, ge=1)
+    max_files: int = Field(1000, ge=1)
+    min_free_disk_bytes: int = Field(512 * MIB, ge=0, description="Refuse uploads below this.")
+
+
+class ChunkSettings(BaseModel):
+    """How documents are cut. Changing a field changes the chunker's revision."""
+
+    max_tokens: int = Field(240, ge=16, le=500, description="By the embedder's own tokenizer.")
+    overlap_tokens: int = Field(24, ge=0)
+    parse_timeout_seconds: float = Field(300.0, gt=0)
+    parse_memory_bytes: int = Field(4096 * MIB, ge=256 * MIB)
+
+
+class AskSettings(BaseModel):
+    """Defaults of a question; most can be overridden per request."""
+
+    num_candidates: int = Field(50, ge=1, description="Chunks from each of dense and BM25.")
+    num_passages: int = Field(6, ge=1, le=50)
+    max_context_tokens: int = Field(2400, ge=64, description="Room for passages in the prompt.")
+    max_question_tokens: int = Field(2048, ge=8)
+    max_answer_tokens: int = Field(300, ge=1)
+    extractive_sentences: int = Field(2, ge=1, le=10)
+
+
+class WorkerSettings(BaseModel):
+    """Leases and slices of jobs."""
+
+    lease_seconds: float = Field(10.0, gt=0, description="A job whose worker is silent so long is taken up.")
+    heartbeat_seconds: float = Field(2.5, gt=0)
+    sweep_seconds: float = Field(2.0, gt=0, description="How often the relay looks for what it missed.")
+    max_attempts: int = Field(3, ge=1)
+    slice_seconds: float = Field(30.0, gt=0, description="A long ingest yields its worker so often.")
+    interactive_threads: int = Field(4, ge=1)
+    event_ttl_seconds: int = Field(3600, ge=1)
+
+
+class Settings(BaseSettings):
+    """All settings, read once by the process that starts and handed down."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LONGLEAF_", env_nested_delimiter="__", extra="ignore", frozen=True
+    )
+
+    home: Path = Field(
+        Path("~/.longleaf"), description="Data folder: database, blobs, indexes, models, logs."
+    )
+    model_cache: Path | None = Field(None, description="Prepared models; empty: `models` in the data folder.")
+    database_url: str = Field("", description="Empty: SQLite in the data folder.", repr=False)
+    redis_url: str = Field("", description="Empty: the Valkey that `longleaf up` starts.", repr=False)
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8410, ge=1, le=65535)
+    embedder: str = Field("multilingual-e5-small", description="Registry name, Hugging Face id, or folder.")
+    encoder_backend: Literal["openvino", "torch"] = Field(
+        "openvino", description="openvino: INT8 on CPU; torch: fp32, or CUDA where present."
+    )
+    num_encoder_threads: int = Field(0, ge=0, description="0: as many as there are cores.")
+    client_url: str = Field("", description="Where the command line finds the API; empty: the local one.")
+    client_key: str = Field("", description="Its API key; empty: the one `longleaf up` saved.", repr=False)
+    price_book: Path | None = Field(None, description="A price book file; empty: the packaged one.")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    engine: EngineSettings = EngineSettings()  # type: ignore[call-arg]
+    upload: UploadSettings = UploadSettings()  # type: ignore[call-arg]
+    chunk: ChunkSettings = ChunkSettings()  # type: ignore[call-arg]
+    ask: AskSettings = AskSettings()  # type: ignore[call-arg]
+    worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
+
+    @property
+    def root(self) -> Path:
+        """The data folder, absolute."""
+        return self.home.expanduser().resolve()
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database to use, with the psycopg 3 driver for PostgreSQL."""
+        if not self.database_url:
+            return f"sqlite:///{self.root / 'longleaf.db'}"
+        for scheme in ("postgresql://", "postgres://"):
+            if self.database_url.startswith(scheme):
+                return "postgresql+psycopg://" + self.database_url.removeprefix(scheme)
+        return self.database_url
+
+    @property
+    def valkey_socket(self) -> Path:
+        """Where the Valkey of the embedded shape listens."""
+        return self.root / "run" / "valkey.sock"
+
+    @property
+    def resolved_redis_url(self) -> str:
+        """The broker and event store to use."""
+        return self.redis_url or f"unix://{self.valkey_socket}"
+
+    @property
+    def engine_url(self) -> str:
+        """Root of the engine's HTTP API, without a trailing slash or `/v1`."""
+        url = self.engine.url or f"http://{self.engine.host}:{self.engine.port}"
+        return url.rstrip("/").removesuffix("/v1")
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{self.api_host}:{self.api_port}"
+
+    @property
+    def blob_dir(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def index_dir(self) -> Path:
+        return self.root / "indexes"
+
+    @property
+    def model_dir(self) -> Path:
+        """Where prepared models lie; several data folders may share one."""
+        return self.model_cache.expanduser().resolve() if self.model_cache else self.root / "models"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.root / "logs"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Settings from the environment, with `overrides` on top.
+
+    Raises:
+        Misconfigured: a value is out of range; the message names the variable.
+    """
+    env_file = os.environ.get("LONGLEAF_ENV_FILE", "longleaf.env")
+    try:
+        return Settings(_env_file=env_file, **overrides)  # type: ignore[arg-type, call-arg]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "LONGLEAF_" + "__".join(str(part).upper() for part in first["loc"])
+        raise Misconfigured(
+            f"{name} is wrong: {first['msg']}.", remedy="Mend it in the environment or longleaf.env."
+        ) from error
+
+
+def evaluation_data_dir() -> Path:
+    """Where evaluation sets lie: `LONGLEAF_DATA`, by default `../shared/data`."""
+    return Path(os.environ.get("LONGLEAF_DATA", "../shared/data"))

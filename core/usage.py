@@ -1,0 +1,26 @@
+"""What a call to a model consumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Token counts as the engine reports them; `prompt_tokens` includes `cached_tokens`."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
+    @property
+    def uncached_tokens(self) -> int:
+        """Prompt tokens the engine had to compute."""
+        return self.prompt_tokens - self.cached_tokens
