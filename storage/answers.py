@@ -1,0 +1,83 @@
+"""Questions and their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from core.errors import NotFound
+from core.ids import AnswerId, CollectionId, JobId, TenantId, new_id
+from storage.models import Answer, Document
+from storage.paging import Page, PageRequest, paginate
+
+
+class AnswerRepository:
+    """Sees only its tenant's answers."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def create(
+        self,
+        job_id: JobId,
+        collection_id: CollectionId,
+        *,
+        question: str,
+        parameters: dict[str, Any],
+    ) -> Answer:
+        """An answer yet to be written."""
+        answer = Answer(
+            id=new_id("ans"),
+            tenant_id=self._tenant_id,
+            collection_id=collection_id,
+            job_id=job_id,
+            question=question,
+            parameters=parameters,
+            citations=[],
+            passages=[],
+            warnings=[],
+            timings={},
+        )
+        self._session.add(answer)
+        self._session.flush()
+        return answer
+
+    def get(self, answer_id: AnswerId) -> Answer:
+        """Raises `NotFound` for an unknown or foreign id."""
+        return self._one(Answer.id == answer_id, answer_id)
+
+    def get_by_job(self, job_id: JobId) -> Answer:
+        return self._one(Answer.job_id == job_id, job_id)
+
+    def _one(self, condition: Any, name: str) -> Answer:
+        found = self._session.scalar(select(Answer).where(condition, Answer.tenant_id == self._tenant_id))
+        if found is None:
+            raise NotFound(f"There is no answer {name}.", remedy="List yours with GET /v1/answers.", id=name)
+        return found
+
+    def list_page(self, page: PageRequest, *, collection_id: CollectionId | None = None) -> Page[Answer]:
+        query = select(Answer).where(Answer.tenant_id == self._tenant_id)
+        if collection_id is not None:
+            query = query.where(Answer.collection_id == collection_id)
+        return paginate(self._session, query, Answer, page)
+
+    def complete(self, answer_id: AnswerId, **values: Any) -> None:
+        """Write the finished answer's columns."""
+        self._session.execute(
+            update(Answer).where(Answer.id == answer_id, Answer.tenant_id == self._tenant_id).values(**values)
+        )
+
+    def find_withdrawn(self, answer: Answer) -> frozenset[str]:
+        """Ids of the documents it cites that were deleted since."""
+        cited = {citation["document_id"] for citation in answer.citations}
+        rows = self._session.scalars(
+            select(Document.id).where(
+                Document.tenant_id == self._tenant_id,
+                Document.id.in_(cited),
+                Document.deleted_at.is_not(None),
+            )
+        )
+        return frozenset(rows)

@@ -1,0 +1,99 @@
+"""The engine and its two kinds of transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from core.errors import Misconfigured
+
+_WAKE = "wake_relay"
+
+
+def request_wake(session: Session) -> None:
+    """Ask that the relay be woken once this session's transaction has committed."""
+    session.info[_WAKE] = True
+
+
+class Database:
+    """Hands out sessions: `read()` for a consistent look, `write()` for one transaction.
+
+    Args:
+        url: SQLAlchemy URL; SQLite runs in WAL mode, PostgreSQL through psycopg 3.
+        on_commit: called after a commit whose session asked for it by `request_wake`; it must not
+            raise, since the work is already done and the relay sweeps what it missed.
+    """
+
+    def __init__(self, url: str, *, on_commit: Callable[[], None] | None = None) -> None:
+        self.url = make_url(url)
+        self._on_commit = on_commit
+        self.engine = _create(url)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session whose changes are thrown away."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """One transaction: committed at the end of the block, rolled back on any exception."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            if self.is_sqlite:
+                # Take the write lock at once: upgrading a read lock later fails with
+                # SQLITE_BUSY however long the busy timeout is.
+                session.connection(execution_options={"longleaf_begin": "IMMEDIATE"})
+            yield session
+            session.commit()
+            wake = session.info.pop(_WAKE, False)
+        if wake and self._on_commit is not None:
+            self._on_commit()
+
+    def ping(self) -> None:
+        """Raise `Misconfigured` unless the database answers."""
+        try:
+            with self.engine.connect() as connection:
+                connection.execute(text("SELECT 1"))
+        except OperationalError as error:
+            raise Misconfigured(
+                f"The database {self.url.render_as_string(hide_password=True)} does not answer.",
+                remedy="Check LONGLEAF_DATABASE_URL and that the server runs.",
+            ) from error
+
+    def dispose(self) -> None:
+        """Close all connections; call it in a child right after a fork."""
+        self.engine.dispose()
+
+
+def _create(url: str) -> Engine:
+    parsed = make_url(url)
+    if not parsed.drivername.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    if parsed.database and parsed.database != ":memory:":
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: object, _record: object) -> None:
+        connection.isolation_level = None  # type: ignore[attr-defined]  # BEGIN is ours, below
+        cursor = connection.cursor()  # type: ignore[attr-defined]
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=30000"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: object) -> None:
+        options = connection.get_execution_options()  # type: ignore[attr-defined]
+        connection.exec_driver_sql(f"BEGIN {options.get('longleaf_begin', 'DEFERRED')}")  # type: ignore[attr-defined]
+
+    return engine

@@ -1,0 +1,350 @@
+"""Documents, their pages, chunks, vectors and index segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from core.clock import utc_now
+from core.errors import NotFound
+from core.ids import ChunkId, CollectionId, DocumentId, JobId, SegmentId, TenantId, new_id
+from storage.insertion import insert_if_absent
+from storage.models import Chunk, Document, Embedding, IndexSegment, Page, UploadedFile
+from storage.paging import Page as PageOf
+from storage.paging import PageRequest, paginate
+
+_IN_LIMIT = 500  # bound variables per statement; SQLite's default limit is higher, old builds' 999
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChunk:
+    """A chunk whose document is ready and not deleted, with what a citation needs."""
+
+    id: ChunkId
+    document_id: DocumentId
+    document_name: str
+    document_title: str
+    position: int
+    start: int
+    end: int
+    first_page: int
+    last_page: int
+    headings: tuple[str, ...]
+    text: str
+    num_generator_tokens: int
+
+
+class DocumentRepository:
+    """Sees only its tenant's documents."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def find_by_content(self, collection_id: CollectionId, content_hash: str) -> Document | None:
+        """The live document of these bytes, whatever its status."""
+        return self._session.scalar(
+            select(Document).where(
+                Document.tenant_id == self._tenant_id,
+                Document.collection_id == collection_id,
+                Document.content_hash == content_hash,
+                Document.deleted_at.is_(None),
+            )
+        )
+
+    def create(
+        self, collection_id: CollectionId, *, name: str, content_hash: str, num_bytes: int
+    ) -> Document:
+        document = Document(
+            id=new_id("doc"),
+            tenant_id=self._tenant_id,
+            collection_id=collection_id,
+            name=name,
+            content_hash=content_hash,
+            num_bytes=num_bytes,
+        )
+        self._session.add(document)
+        self._session.flush()
+        return document
+
+    def get(self, document_id: DocumentId, *, include_deleted: bool = False) -> Document:
+        """Raises `NotFound` for an unknown, deleted or foreign id."""
+        query = select(Document).where(Document.id == document_id, Document.tenant_id == self._tenant_id)
+        if not include_deleted:
+            query = query.where(Document.deleted_at.is_(None))
+        found = self._session.scalar(query)
+        if found is None:
+            raise NotFound(
+                f"There is no document {document_id}.",
+                remedy="List a collection's with GET /v1/collections/{id}/documents.",
+                document_id=document_id,
+            )
+        return found
+
+    def list_processing(self, job_id: JobId) -> Sequence[Document]:
+        """Documents that this job took and has not made ready."""
+        return self._session.scalars(
+            select(Document).where(
+                Document.tenant_id == self._tenant_id,
+                Document.job_id == job_id,
+                Document.status == "processing",
+            )
+        ).all()
+
+    def list_page(
+        self,
+        collection_id: CollectionId,
+        page: PageRequest,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+    ) -> PageOf[Document]:
+        """Oldest first; `name` also finds documents uploaded again under that name."""
+        query = select(Document).where(
+            Document.tenant_id == self._tenant_id,
+            Document.collection_id == collection_id,
+            Document.deleted_at.is_(None),
+        )
+        if status is not None:
+            query = query.where(Document.status == status)
+        if name is not None:
+            alias = select(UploadedFile.document_id).where(
+                UploadedFile.tenant_id == self._tenant_id,
+                UploadedFile.collection_id == collection_id,
+                UploadedFile.name == name,
+            )
+            query = query.where((Document.name == name) | Document.id.in_(alias))
+        return paginate(self._session, query, Document, page)
+
+    def delete(self, document_id: DocumentId, *, at: datetime | None = None) -> None:
+        """Unfindable at once: its chunks go, and a hit counts only if its chunk is here.
+
+        The row and its pages stay, so that old answers can still say what they cited.
+        """
+        document = self.get(document_id)
+        document.deleted_at = at or utc_now()
+        self._session.execute(
+            delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
+        )
+
+    def replace_pages(self, document_id: DocumentId, pages: Iterable[Page]) -> None:
+        """Store a document's pages in place of what an earlier attempt left."""
+        self._session.execute(
+            delete(Page).where(Page.tenant_id == self._tenant_id, Page.document_id == document_id)
+        )
+        self._session.add_all(pages)
+        self._session.flush()
+
+    def list_pages(
+        self, document_id: DocumentId, *, first: int = 1, last: int | None = None
+    ) -> Sequence[Page]:
+        """Pages `first` to `last`, in order."""
+        query = select(Page).where(
+            Page.tenant_id == self._tenant_id,
+            Page.document_id == document_id,
+            Page.number >= first,
+        )
+        if last is not None:
+            query = query.where(Page.number <= last)
+        return self._session.scalars(query.order_by(Page.number)).all()
+
+    def find_pages(self, document_id: DocumentId, start: int, end: int) -> tuple[int, int]:
+        """Numbers of the first and last page that characters `start` to `end` touch."""
+        first, last = self._session.execute(
+            select(func.min(Page.number), func.max(Page.number)).where(
+                Page.tenant_id == self._tenant_id,
+                Page.document_id == document_id,
+                Page.start < end,
+                Page.end > start,
+            )
+        ).one()
+        return int(first or 0), int(last or 0)
+
+    def read_text(self, document_id: DocumentId, start: int, end: int) -> str:
+        """Characters `start` to `end` of the document's text."""
+        pages = self._session.execute(
+            select(Page.start, Page.text)
+            .where(
+                Page.tenant_id == self._tenant_id,
+                Page.document_id == document_id,
+                Page.start < end,
+                Page.end > start,
+            )
+            .order_by(Page.number)
+        ).all()
+        if not pages:
+            return ""
+        offset = pages[0].start
+        joined = "".join(page.text for page in pages)
+        return joined[start - offset : end - offset]
+
+
+class ChunkRepository:
+    """Sees only its tenant's chunks."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def replace(self, document_id: DocumentId, chunks: Sequence[Chunk]) -> None:
+        """Make these the document's chunks. They count once its status is `ready`."""
+        self._session.execute(
+            delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
+        )
+        self._session.add_all(chunks)
+        self._session.flush()
+
+    def find_live(
+        self, collection_id: CollectionId, chunk_ids: Sequence[ChunkId]
+    ) -> dict[ChunkId, LiveChunk]:
+        """Those of `chunk_ids` that may be shown: the only gate between an index and a user."""
+        found: dict[ChunkId, LiveChunk] = {}
+        for i in range(0, len(chunk_ids), _IN_LIMIT):
+            query = self._live(collection_id).where(Chunk.id.in_(chunk_ids[i : i + _IN_LIMIT]))
+            for chunk, document in self._session.execute(query):
+                found[ChunkId(chunk.id)] = _live_chunk(chunk, document)
+        return found
+
+    def list_live(self, collection_id: CollectionId) -> Iterable[LiveChunk]:
+        """All chunks of the collection's ready documents, in document and position order."""
+        query = self._live(collection_id).order_by(Chunk.document_id, Chunk.position)
+        for chunk, document in self._session.execute(query).yield_per(1000):
+            yield _live_chunk(chunk, document)
+
+    def list_by_document(self, document_id: DocumentId) -> Sequence[Chunk]:
+        return self._session.scalars(
+            select(Chunk)
+            .where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
+            .order_by(Chunk.position)
+        ).all()
+
+    def count_live(self, collection_id: CollectionId) -> int:
+        query = self._live(collection_id).with_only_columns(func.count(Chunk.id))
+        return int(self._session.execute(query).scalar_one())
+
+    def _live(self, collection_id: CollectionId):  # type: ignore[no-untyped-def]
+        return (
+            select(Chunk, Document)
+            .join(Document, Document.id == Chunk.document_id)
+            .where(
+                Chunk.tenant_id == self._tenant_id,
+                Chunk.collection_id == collection_id,
+                Document.status == "ready",
+                Document.deleted_at.is_(None),
+            )
+        )
+
+
+def _live_chunk(chunk: Chunk, document: Document) -> LiveChunk:
+    return LiveChunk(
+        id=ChunkId(chunk.id),
+        document_id=DocumentId(document.id),
+        document_name=document.name,
+        document_title=document.title,
+        position=chunk.position,
+        start=chunk.start,
+        end=chunk.end,
+        first_page=chunk.first_page,
+        last_page=chunk.last_page,
+        headings=tuple(chunk.headings),
+        text=chunk.text,
+        num_generator_tokens=chunk.num_generator_tokens,
+    )
+
+
+class EmbeddingRepository:
+    """A tenant's vectors by (model revision, text hash)."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def find(self, model_revision: str, text_hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The vectors that exist, by text hash."""
+        found: dict[str, NDArray[np.float32]] = {}
+        for i in range(0, len(text_hashes), _IN_LIMIT):
+            rows = self._session.execute(
+                select(Embedding.text_hash, Embedding.vector).where(
+                    Embedding.tenant_id == self._tenant_id,
+                    Embedding.model_revision == model_revision,
+                    Embedding.text_hash.in_(text_hashes[i : i + _IN_LIMIT]),
+                )
+            )
+            for text_hash, vector in rows:
+                found[text_hash] = np.frombuffer(vector, dtype=np.float16).astype(np.float32)
+        return found
+
+    def add(self, model_revision: str, vectors: Mapping[str, NDArray[np.float32]]) -> frozenset[str]:
+        """Store vectors; the hashes that were new, which are the ones to bill.
+
+        One that another worker stored meanwhile is left alone and not among them.
+        """
+        added = set()
+        for text_hash, vector in vectors.items():
+            values = {
+                "tenant_id": self._tenant_id,
+                "model_revision": model_revision,
+                "text_hash": text_hash,
+                "vector": vector.astype(np.float16).tobytes(),
+                "created_at": utc_now(),
+            }
+            if insert_if_absent(self._session, Embedding, values):
+                added.add(text_hash)
+        return frozenset(added)
+
+
+class IndexSegmentRepository:
+    """A tenant's FAISS segments, as rows."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def list_live(self, collection_id: CollectionId, model_revision: str) -> Sequence[IndexSegment]:
+        """Oldest first."""
+        return self._session.scalars(
+            select(IndexSegment)
+            .where(
+                IndexSegment.tenant_id == self._tenant_id,
+                IndexSegment.collection_id == collection_id,
+                IndexSegment.model_revision == model_revision,
+            )
+            .order_by(IndexSegment.id)
+        ).all()
+
+    def add(
+        self,
+        segment_id: SegmentId,
+        collection_id: CollectionId,
+        *,
+        model_revision: str,
+        kind: str,
+        num_vectors: int,
+    ) -> IndexSegment:
+        """Make a written file visible."""
+        segment = IndexSegment(
+            id=segment_id,
+            tenant_id=self._tenant_id,
+            collection_id=collection_id,
+            model_revision=model_revision,
+            kind=kind,
+            num_vectors=num_vectors,
+        )
+        self._session.add(segment)
+        self._session.flush()
+        return segment
+
+    def remove(self, segment_ids: Sequence[SegmentId]) -> int:
+        """Make files invisible; the number that were still there."""
+        result = self._session.execute(
+            delete(IndexSegment).where(
+                IndexSegment.tenant_id == self._tenant_id, IndexSegment.id.in_(segment_ids)
+            )
+        )
+        return int(result.rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,27 @@
+"""The tables, by noun."""
+
+from storage.models.answers import Answer
+from storage.models.base import Base
+from storage.models.documents import Chunk, Collection, Document, Embedding, IndexSegment, Page
+from storage.models.jobs import Job, OutboxMessage, UploadedFile
+from storage.models.ledger import LedgerEntry, Price
+from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
+
+__all__ = [
+    "Answer",
+    "ApiKey",
+    "Base",
+    "Chunk",
+    "Collection",
+    "Document",
+    "Embedding",
+    "IdempotencyKey",
+    "IndexSegment",
+    "Job",
+    "LedgerEntry",
+    "OutboxMessage",
+    "Page",
+    "Price",
+    "Tenant",
+    "UploadedFile",
+]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.clock import utc_now
+from storage.models.base import Base
+
+
+class Answer(Base):
+    """A question and what was answered. The job's status is the answer's.
+
+    `outcome`: `answered` or `refused` (nothing in the documents answers), NULL until finished.
+    """
+
+    __tablename__ = "answers"
+    __table_args__ = (Index("ix_answers_listing", "tenant_id", "created_at", "id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id"))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    question: Mapped[str]
+    parameters: Mapped[dict[str, Any]]
+    mode: Mapped[str | None]
+    outcome: Mapped[str | None]
+    text: Mapped[str | None]
+    citations: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    passages: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    warnings: Mapped[list[str]] = mapped_column(default=list)
+    finish_reason: Mapped[str | None]
+    model: Mapped[str | None]
+    prompt_tokens: Mapped[int] = mapped_column(default=0)
+    cached_tokens: Mapped[int] = mapped_column(default=0)
+    completion_tokens: Mapped[int] = mapped_column(default=0)
+    timings: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    cost: Mapped[Decimal | None]
+    currency: Mapped[str | None]
+    accepted_at: Mapped[datetime] = mapped_column(default=utc_now)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]

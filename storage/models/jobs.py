@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.clock import utc_now
+from storage.models.base import Base
+
+
+class Job(Base):
+    """Work to do. `status`: `queued running succeeded failed cancelled`.
+
+    The row is the state; Celery only carries its id. While `running`, the worker named by
+    `lease_owner` holds it until `lease_expires_at`.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("ix_jobs_listing", "tenant_id", "created_at", "id"),
+        Index("ix_jobs_expiry", "status", "lease_expires_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))
+    collection_id: Mapped[str | None] = mapped_column(ForeignKey("collections.id"))
+    kind: Mapped[str]
+    queue: Mapped[str]
+    status: Mapped[str] = mapped_column(default="queued")
+    payload: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    attempt: Mapped[int] = mapped_column(default=0)
+    max_attempts: Mapped[int]
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+    cancel_requested_at: Mapped[datetime | None]
+    lease_owner: Mapped[str | None]
+    lease_expires_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class OutboxMessage(Base):
+    """A job to announce to Celery, written in the transaction that made or re-queued the job."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (
+        Index(
+            "ix_outbox_unsent",
+            "id",
+            sqlite_where=text("sent_at IS NULL"),
+            postgresql_where=text("sent_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    queue: Mapped[str]
+    kind: Mapped[str]
+    available_at: Mapped[datetime] = mapped_column(default=utc_now)
+    sent_at: Mapped[datetime | None]
+
+
+class UploadedFile(Base):
+    """One file of an upload and what became of it.
+
+    `status`: `queued parsing embedding ready duplicate failed`; a `duplicate` has the document
+    that was there before. Files that were refused while streaming in have no blob.
+    """
+
+    __tablename__ = "uploaded_files"
+    __table_args__ = (UniqueConstraint("job_id", "position"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id"))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    position: Mapped[int]
+    name: Mapped[str]
+    content_hash: Mapped[str]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[str] = mapped_column(default="queued")
+    document_id: Mapped[str | None] = mapped_column(ForeignKey("documents.id"), index=True)
+    attempts: Mapped[int] = mapped_column(default=0)
+    pages_done: Mapped[int] = mapped_column(default=0)
+    pages_total: Mapped[int] = mapped_column(default=0)
+    chunks_done: Mapped[int] = mapped_column(default=0)
+    chunks_total: Mapped[int] = mapped_column(default=0)
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,111 @@
+"""Files of an upload, one row each, from arrival to what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from core.errors import LongleafError
+from core.ids import CollectionId, DocumentId, JobId, TenantId, UploadedFileId, new_id
+from storage.models import UploadedFile
+
+OPEN_STATUSES = ("queued", "parsing", "embedding")
+
+
+class UploadedFileRepository:
+    """Sees only its tenant's files."""
+
+    def __init__(self, session: Session, tenant_id: TenantId) -> None:
+        self._session = session
+        self._tenant_id = tenant_id
+
+    def add(
+        self,
+        job_id: JobId,
+        collection_id: CollectionId,
+        *,
+        position: int,
+        name: str,
+        content_hash: str,
+        num_bytes: int,
+        error: LongleafError | None = None,
+    ) -> UploadedFile:
+        """A file that came in, or (with `error`) one that was refused on the way."""
+        file = UploadedFile(
+            id=new_id("file"),
+            tenant_id=self._tenant_id,
+            collection_id=collection_id,
+            job_id=job_id,
+            position=position,
+            name=name,
+            content_hash=content_hash,
+            num_bytes=num_bytes,
+            status="failed" if error else "queued",
+            error_code=error.code if error else None,
+            error_detail=str(error) if error else None,
+        )
+        self._session.add(file)
+        self._session.flush()
+        return file
+
+    def list_by_job(self, job_id: JobId) -> Sequence[UploadedFile]:
+        """In the order of the request."""
+        return self._session.scalars(
+            select(UploadedFile)
+            .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.job_id == job_id)
+            .order_by(UploadedFile.position)
+        ).all()
+
+    def list_open(self, job_id: JobId) -> Sequence[UploadedFile]:
+        """Those that still have to be worked on, in order."""
+        return self._session.scalars(
+            select(UploadedFile)
+            .where(
+                UploadedFile.tenant_id == self._tenant_id,
+                UploadedFile.job_id == job_id,
+                UploadedFile.status.in_(OPEN_STATUSES),
+            )
+            .order_by(UploadedFile.position)
+        ).all()
+
+    def count_by_status(self, job_id: JobId) -> dict[str, int]:
+        rows = self._session.execute(
+            select(UploadedFile.status, func.count())
+            .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.job_id == job_id)
+            .group_by(UploadedFile.status)
+        )
+        return {status: count for status, count in rows}
+
+    def set(self, file_id: UploadedFileId, **values: object) -> None:
+        """Change columns of one file."""
+        self._session.execute(
+            update(UploadedFile)
+            .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.id == file_id)
+            .values(**values)
+        )
+
+    def fail(self, file_id: UploadedFileId, error: LongleafError) -> None:
+        self.set(file_id, status="failed", error_code=error.code, error_detail=str(error))
+
+    def fail_open(self, job_id: JobId, *, code: str, detail: str) -> None:
+        """Close what an ended job left open."""
+        self._session.execute(
+            update(UploadedFile)
+            .where(
+                UploadedFile.tenant_id == self._tenant_id,
+                UploadedFile.job_id == job_id,
+                UploadedFile.status.in_(OPEN_STATUSES),
+            )
+            .values(status="failed", error_code=code, error_detail=detail)
+        )
+
+    def list_names(self, document_id: DocumentId) -> Sequence[str]:
+        """Every name the document came under, oldest first."""
+        names = self._session.scalars(
+            select(UploadedFile.name)
+            .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.document_id == document_id)
+            .order_by(UploadedFile.id)
+        )
+        return list(dict.fromkeys(names))

