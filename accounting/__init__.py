@@ -1,0 +1,1 @@
+"""What was consumed and what it costs: prices by date, an append-only ledger, reports."""

@@ -1,0 +1,198 @@
+"""The append-only ledger: what was consumed, priced at the moment it was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from accounting import append_only as append_only  # who can write the ledger has it protected
+from accounting.money import cost_of
+from accounting.price_table import AppliedPrice, find_currency, prices_at
+from accounting.stages import Stage
+from core.clock import Clock, utc_now
+from core.errors import InvalidInput
+from core.ids import TenantId, new_id
+from core.usage import TokenUsage
+from storage.insertion import insert_if_absent
+from storage.models import LedgerEntry
+
+__all__ = ["Ledger", "LedgerLine", "SourceCost", "Stage", "answer_cost", "generation_lines"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """Tokens of one stage, done by one model, for one effect.
+
+    Args:
+        source: names the effect that is paid for, once and for all: an answer's id, a batch's.
+        attempt: which attempt at it; what each attempt burned is a line of its own.
+        billed: False for what a failed attempt burned: on the ledger, but on nobody's bill.
+    """
+
+    source: str
+    attempt: int
+    stage: Stage
+    model: str
+    model_revision: str
+    num_tokens: int
+    engine_seconds: float = 0.0
+    billed: bool = True
+    key_id: str | None = None
+    job_id: str | None = None
+    collection_id: str | None = None
+    document_id: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """What the ledger holds once."""
+        return self.source, self.attempt, self.stage.value
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCost:
+    """What one effect cost: to the tenant, and in failed attempts that nobody pays."""
+
+    cost: Decimal
+    burned_cost: Decimal
+    currency: str
+
+
+class Ledger:
+    """Writes lines. Prices are those in force at `clock()`, unless a call says when."""
+
+    def __init__(self, clock: Clock = utc_now) -> None:
+        self._clock = clock
+
+    def record(
+        self,
+        session: Session,
+        tenant_id: TenantId,
+        lines: Sequence[LedgerLine],
+        *,
+        at: datetime | None = None,
+    ) -> list[LedgerEntry]:
+        """The ledger's entries for `lines`, in their order, written unless they were there before.
+
+        A second call for the same source, attempt and stage writes nothing and gives what the first
+        one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
+
+        Raises:
+            InvalidInput: a line has a negative count, or two have one source, attempt and stage.
+            Misconfigured: the price book has no price for a line.
+        """
+        _check(lines)
+        written = [line for line in lines if line.num_tokens]
+        if not written:
+            return []
+        moment = at or self._clock()
+        prices = prices_at(
+            session, [(line.model, line.stage) for line in written], moment, tenant_id=tenant_id
+        )
+        for line in written:
+            values = _values(line, prices[line.model, line.stage])
+            insert_if_absent(
+                session,
+                LedgerEntry,
+                {"id": new_id("led"), "tenant_id": tenant_id, "created_at": moment, **values},
+            )
+        return _find(session, tenant_id, written)
+
+
+def generation_lines(
+    usage: TokenUsage,
+    *,
+    source: str,
+    attempt: int,
+    model: str,
+    model_revision: str,
+    prefill_seconds: float = 0.0,
+    decode_seconds: float = 0.0,
+    billed: bool = True,
+    key_id: str | None = None,
+    job_id: str | None = None,
+    collection_id: str | None = None,
+    document_id: str | None = None,
+) -> list[LedgerLine]:
+    """Lines for a call of the generator: prefill uncached, prefill cached, decode; none of zero tokens.
+
+    The cached part of the prompt is counted once, at its own price. All engine time of the prefill
+    went into the uncached part.
+    """
+    counts = (
+        (Stage.PREFILL_UNCACHED, usage.uncached_tokens, prefill_seconds),
+        (Stage.PREFILL_CACHED, usage.cached_tokens, 0.0),
+        (Stage.DECODE, usage.completion_tokens, decode_seconds),
+    )
+    return [
+        LedgerLine(
+            source=source,
+            attempt=attempt,
+            stage=stage,
+            model=model,
+            model_revision=model_revision,
+            num_tokens=num_tokens,
+            engine_seconds=seconds,
+            billed=billed,
+            key_id=key_id,
+            job_id=job_id,
+            collection_id=collection_id,
+            document_id=document_id,
+        )
+        for stage, num_tokens, seconds in counts
+        if num_tokens
+    ]
+
+
+def answer_cost(session: Session, tenant_id: TenantId, source: str) -> SourceCost:
+    """What the ledger says an answer (or another effect) cost, over all its stages and attempts."""
+    rows = session.execute(
+        select(LedgerEntry.billed, func.sum(LedgerEntry.cost).label("cost"))
+        .where(LedgerEntry.tenant_id == tenant_id, LedgerEntry.source == source)
+        .group_by(LedgerEntry.billed)
+    )
+    sums = {row.billed: row.cost for row in rows}
+    return SourceCost(sums.get(True, Decimal(0)), sums.get(False, Decimal(0)), find_currency(session))
+
+
+def _check(lines: Sequence[LedgerLine]) -> None:
+    identities = Counter(line.identity for line in lines)
+    for line in lines:
+        if line.num_tokens < 0:
+            raise InvalidInput(
+                f"{line.source} has {line.num_tokens} tokens of {line.stage.value}.",
+                remedy="Counts start at zero; cached tokens are a part of the prompt's.",
+                source=line.source,
+            )
+        if identities[line.identity] > 1:
+            raise InvalidInput(
+                f"{line.source} has two lines of {line.stage.value} in attempt {line.attempt}.",
+                remedy="Sum them, or give each a source of its own.",
+                source=line.source,
+            )
+
+
+def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
+    return {
+        **asdict(line),
+        "stage": line.stage.value,
+        "price_per_million": price.price_per_million,
+        "cost": cost_of(line.num_tokens, price.price_per_million),
+        "currency": price.currency,
+    }
+
+
+def _find(session: Session, tenant_id: TenantId, lines: Sequence[LedgerLine]) -> list[LedgerEntry]:
+    identity = tuple_(LedgerEntry.source, LedgerEntry.attempt, LedgerEntry.stage)
+    entries = session.scalars(
+        select(LedgerEntry).where(
+            LedgerEntry.tenant_id == tenant_id, identity.in_([line.identity for line in lines])
+        )
+    )
+    found = {(entry.source, entry.attempt, entry.stage): entry for entry in entries}
+    return [found[line.identity] for line in lines]
