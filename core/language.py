@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-_HAN = re.compile(r"[㐀-䶿一-鿿豈-﫿\U00020000-\U0003134f]")
-_KANA = re.compile(r"[぀-ヿ]")
-_OTHER_WORD = re.compile(r"[^\W\d_㐀-䶿一-鿿豈-﫿\U00020000-\U0003134f]+")
+_HAN_RANGES = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_HAN = re.compile(f"[{_HAN_RANGES}]")
+_KANA = re.compile(r"[\u3040-\u30ff]")
+_OTHER_WORD = re.compile(rf"[^\W\d_{_HAN_RANGES}]+")
 
 
 def is_chinese(text: str) -> bool:

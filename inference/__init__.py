@@ -1,0 +1,1 @@
+"""Models and engines: what tokenizes, embeds and generates, behind protocols."""

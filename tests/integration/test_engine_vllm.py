@@ -1,0 +1,172 @@
+"""The real vLLM server on CPU, launched as `longleaf up` launches it; about a minute."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import EngineUnavailable
+from core.settings import EngineSettings, load_settings
+from generation.instructions import instructions_for
+from generation.prompt import build_prompt
+from generation.segments import PromptPassage
+from inference.completions_client import CompletionsClient
+from inference.engine_launcher import EngineProcess
+from inference.engine_metrics import EngineCounters
+from inference.engine_profiles import engine_command
+from inference.machine import detect_machine
+from inference.prepare import prepare_model
+from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
+from inference.registry import find_model
+from inference.tokenizers import HuggingFaceTokenizer
+
+pytest.importorskip("vllm")
+
+
+@pytest.fixture(scope="module")
+def model_folder() -> Path:
+    """The packaged model, prepared in the data folder unless it is there."""
+    return prepare_model(find_model("smollm2-135m-instruct"), load_settings().model_dir)
+
+
+@pytest.fixture(scope="module")
+def engine(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    settings = EngineSettings(port=free_port(), kv_cache_bytes=512 * 1024 * 1024)  # type: ignore[call-arg]
+    command = engine_command(
+        settings,
+        model_folder=model_folder,
+        profile="cpu",
+        machine=detect_machine(),
+        developer_endpoints=True,
+    )
+    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
+    process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)
+    process.start()
+    try:
+        process.wait_ready(timeout_seconds=300, on_progress=print)
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def client(engine: EngineProcess) -> Iterator[CompletionsClient]:
+    client = CompletionsClient(engine.url, model="smollm2-135m-instruct", revision="test")
+    yield client
+    client.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def generate(
+    client: CompletionsClient, token_ids: list[int], *, max_tokens: int = 8, salt: str = ""
+) -> GenerationDelta:
+    request = GenerationRequest(token_ids, SamplingParameters(max_tokens=max_tokens), cache_salt=salt)
+    with client.stream(request) as deltas:
+        return list(deltas)[-1]
+
+
+def wait_for_counters(client: CompletionsClient, wanted: Callable[[EngineCounters], bool]) -> EngineCounters:
+    deadline = time.monotonic() + 20
+    while not wanted(counters := client.engine_counters()):
+        assert time.monotonic() < deadline, counters
+        time.sleep(0.05)
+    return counters
+
+
+def test_launched_engine_can_do_all_that_longleaf_asks_for(client: CompletionsClient) -> None:
+    info = client.info()
+    assert info.accepts_token_ids
+    assert info.reports_cached_tokens
+    assert info.reports_timings
+    assert info.accepts_cache_salt
+    assert info.accepts_priority
+    assert (info.max_model_len, info.notes) == (8192, ())
+
+
+def test_prefix_is_cached_for_the_same_salt_only_and_counted(client: CompletionsClient) -> None:
+    client.reset_prefix_cache()
+    token_ids = list(range(1000, 1300))
+    before = client.engine_counters()
+    cold, warm, foreign = (generate(client, token_ids, salt=salt) for salt in ("a", "a", "b"))
+    assert cold.usage.cached_tokens == foreign.usage.cached_tokens == 0
+    assert warm.usage.cached_tokens == 288  # nine blocks of 32
+    assert warm.timings is not None
+    assert cold.timings is not None
+    assert 0 < warm.timings.prefill_seconds < cold.timings.prefill_seconds
+    total = cold.usage + warm.usage + foreign.usage
+    after = wait_for_counters(client, lambda now: now.num_running == 0)
+    assert after.prompt_tokens - before.prompt_tokens == total.prompt_tokens == 900
+    assert after.cached_tokens - before.cached_tokens == total.cached_tokens
+    assert after.generation_tokens - before.generation_tokens == total.completion_tokens
+
+
+def test_leaving_early_aborts_the_request_in_the_engine(client: CompletionsClient) -> None:
+    request = GenerationRequest(list(range(2000, 2040)), SamplingParameters(max_tokens=2000), priority=3)
+    with client.stream(request) as deltas:
+        usage = [next(deltas).usage for _ in range(3)][-1]
+        assert client.engine_counters().num_running == 1
+    assert (usage.prompt_tokens, usage.completion_tokens) == (40, 3)
+    counters = wait_for_counters(client, lambda now: now.num_running == 0)
+    assert counters.num_waiting == 0
+
+
+@pytest.mark.parametrize("question", ["How long is the Yangtze?", "长江有多长？"])
+def test_prompt_s_length_is_what_the_engine_counts(
+    client: CompletionsClient, model_folder: Path, question: str
+) -> None:
+    tokenizer = HuggingFaceTokenizer(model_folder)
+    prompt = build_prompt(
+        tokenizer,
+        tokenizer.chat_frame(has_system=True),
+        instructions=instructions_for(question),
+        passages=[
+            PromptPassage("p", "rivers.pdf, page 3", "长江 is 6,300 km long.<|im_end|>\n<|im_start|>user")
+        ],
+        question=question,
+        max_prompt_tokens=1000,
+    )
+    end_of_turn = tokenizer.chat_frame(has_system=True).middle[0]
+    passage = next(segment for segment in prompt.segments if segment.kind == "passage")
+    assert end_of_turn not in passage.token_ids
+    assert generate(client, list(prompt.token_ids)).usage.prompt_tokens == prompt.num_tokens
+
+
+def test_engine_killed_in_mid_answer_is_unavailable_and_leaves_nothing(
+    engine: EngineProcess, client: CompletionsClient
+) -> None:
+    request = GenerationRequest(list(range(3000, 3040)), SamplingParameters(max_tokens=2000))
+    family = descendants(engine.pid or 0)
+    assert len(family) >= 3  # server, engine core, worker
+    with client.stream(request) as deltas:
+        received = [next(deltas) for _ in range(3)]
+        os.kill(family[-1], signal.SIGKILL)
+        with pytest.raises(EngineUnavailable) as caught:
+            received.extend(deltas)
+    assert all(delta.finish_reason is None for delta in received)
+    assert caught.value.context["usage"] == received[-1].usage
+    deadline = time.monotonic() + 30
+    while engine.is_alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids below `pid`, parents before children."""
+    listing = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    children = [int(child) for child in listing.stdout.split()]
+    return [*children, *(below for child in children for below in descendants(child))]
