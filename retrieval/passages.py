@@ -1,0 +1,101 @@
+"""From ranked chunks to passages: adjoining chunks of a document become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from core.ids import ChunkId, DocumentId
+from retrieval.fusion import FusedChunk
+from storage.documents import LiveChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What is retrieved, packed and cited: characters `start` to `end` of a document.
+
+    `score` is the fused one of its best chunk; `dense_score` (inner product), `lexical_score`
+    (BM25) and the ranks (from 1) are the best among its chunks, None where no index named it.
+    """
+
+    document_id: DocumentId
+    document_name: str
+    document_title: str
+    start: int
+    end: int
+    first_page: int
+    last_page: int
+    headings: tuple[str, ...]
+    text: str
+    score: float
+    chunk_ids: tuple[ChunkId, ...]
+    dense_score: float | None
+    lexical_score: float | None
+    dense_rank: int | None
+    lexical_rank: int | None
+    num_generator_tokens: int
+    has_gaps: bool  # white space that chunking dropped stands as blanks in `text`
+
+
+def merge_passages(
+    ranked: Iterable[tuple[FusedChunk, LiveChunk]], *, num_passages: int, max_tokens: int
+) -> list[Passage]:
+    """The best passages, best first, of at most `max_tokens` generator tokens together.
+
+    Chunks are taken in the order given until there are `num_passages` passages; one that stands
+    next to a taken chunk of its document joins it. A chunk that does not fit is passed over. The
+    first is always taken, so that a small budget gives one passage rather than none.
+    """
+    groups: list[list[tuple[FusedChunk, LiveChunk]]] = []
+    left = max_tokens
+    for fused, chunk in ranked:
+        if groups and chunk.num_generator_tokens > left:
+            continue
+        touching = [group for group in groups if _touches(group, chunk)]
+        if not touching and len(groups) >= num_passages:
+            break
+        joined = [(fused, chunk), *(pair for group in touching for pair in group)]
+        groups = [group for group in groups if group not in touching]
+        groups.append(joined)
+        left -= chunk.num_generator_tokens
+    passages = [_passage(group) for group in groups]
+    return sorted(passages, key=lambda p: (-p.score, p.document_id, p.start))
+
+
+def _touches(group: Sequence[tuple[FusedChunk, LiveChunk]], chunk: LiveChunk) -> bool:
+    return any(
+        other.document_id == chunk.document_id and abs(other.position - chunk.position) == 1
+        for _, other in group
+    )
+
+
+def _passage(group: Sequence[tuple[FusedChunk, LiveChunk]]) -> Passage:
+    chunks = sorted((chunk for _, chunk in group), key=lambda chunk: chunk.position)
+    fused = [hit for hit, _ in group]
+    first, text, has_gaps = chunks[0], chunks[0].text, False
+    end = first.end
+    for chunk in chunks[1:]:
+        gap = chunk.start - end
+        has_gaps = has_gaps or gap > 0
+        # Overlap is said once; where white space was dropped blanks keep the offsets right.
+        text += " " * gap + chunk.text if gap > 0 else chunk.text[-gap:]
+        end = max(end, chunk.end)
+    return Passage(
+        document_id=first.document_id,
+        document_name=first.document_name,
+        document_title=first.document_title,
+        start=first.start,
+        end=end,
+        first_page=min(chunk.first_page for chunk in chunks),
+        last_page=max(chunk.last_page for chunk in chunks),
+        headings=first.headings,
+        text=text,
+        score=max(hit.score for hit in fused),
+        chunk_ids=tuple(chunk.id for chunk in chunks),
+        dense_score=max((h.dense_score for h in fused if h.dense_score is not None), default=None),
+        lexical_score=max((h.lexical_score for h in fused if h.lexical_score is not None), default=None),
+        dense_rank=min((h.dense_rank for h in fused if h.dense_rank is not None), default=None),
+        lexical_rank=min((h.lexical_rank for h in fused if h.lexical_rank is not None), default=None),
+        num_generator_tokens=sum(chunk.num_generator_tokens for chunk in chunks),
+        has_gaps=has_gaps,
+    )
