@@ -1,0 +1,85 @@
+"""Which document a file becomes, and which job may work on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from core.errors import UnreadableDocument
+from core.ids import CollectionId, DocumentId, JobId, TenantId, UploadedFileId
+from storage.documents import DocumentRepository
+from storage.jobs import FINAL_STATUSES, JobRepository
+from storage.models import Document, UploadedFile
+from storage.uploads import UploadedFileRepository
+
+NO_DOCUMENT = DocumentId("")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What to do with a file.
+
+    `taken`: make `document_id` ready. `busy`: another live job is at it, look again later.
+    `closed`: nothing to do, the file's row says why (a duplicate, or a file that kills workers).
+    """
+
+    status: Literal["taken", "busy", "closed"]
+    document_id: DocumentId = NO_DOCUMENT
+
+
+def claim_document(session: Session, tenant_id: TenantId, file: UploadedFile, *, max_attempts: int) -> Claim:
+    """Find or make the file's document and take it for the file's job, in the caller's transaction.
+
+    The same bytes are one document per collection: a ready one makes the file a `duplicate`; one
+    that failed, or whose job has ended, is tried again.
+    """
+    files = UploadedFileRepository(session, tenant_id)
+    file_id = UploadedFileId(file.id)
+    documents = DocumentRepository(session, tenant_id)
+    document = documents.find_by_content(CollectionId(file.collection_id), file.content_hash)
+    if document is not None and document.status == "ready":
+        files.set(file_id, status="duplicate", document_id=document.id)
+        return Claim("closed")
+    if document is not None and _is_busy(session, tenant_id, document, JobId(file.job_id)):
+        return Claim("busy")
+    if document is None:
+        document = documents.create(
+            CollectionId(file.collection_id),
+            name=file.name,
+            content_hash=file.content_hash,
+            num_bytes=file.num_bytes,
+        )
+    if file.attempts >= max_attempts:
+        return _park(files, file, document)
+    document.status, document.job_id = "processing", file.job_id
+    files.set(file_id, document_id=document.id, status="parsing", attempts=file.attempts + 1)
+    return Claim("taken", DocumentId(document.id))
+
+
+def release_documents(
+    session: Session, tenant_id: TenantId, job_id: JobId, *, code: str, detail: str
+) -> None:
+    """Documents that the ended job had not made ready count as failed, to be tried again."""
+    for document in DocumentRepository(session, tenant_id).list_processing(job_id):
+        document.status, document.error_code, document.error_detail = "failed", code, detail
+
+
+def _is_busy(session: Session, tenant_id: TenantId, document: Document, job_id: JobId) -> bool:
+    if document.status != "processing" or document.job_id in (None, job_id):
+        return False
+    other = JobRepository(session, tenant_id).get(JobId(str(document.job_id)))
+    return other.status not in FINAL_STATUSES
+
+
+def _park(files: UploadedFileRepository, file: UploadedFile, document: Document) -> Claim:
+    error = UnreadableDocument(
+        f"{file.name!r} ended the worker {file.attempts} times.",
+        remedy="It may exhaust the memory: split it, or give the worker more.",
+        file=file.name,
+    )
+    files.set(UploadedFileId(file.id), document_id=document.id)
+    files.fail(UploadedFileId(file.id), error)
+    document.status, document.error_code, document.error_detail = "failed", error.code, str(error)
+    return Claim("closed")

@@ -1,0 +1,244 @@
+"""Both pipelines on a real database and real indexes, with an embedder that needs no model."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from accounting.ledger import Ledger
+from accounting.price_book import load_price_book
+from accounting.price_table import sync_price_book
+from core.clock import utc_now
+from core.ids import AnswerId, CollectionId, JobId, KeyId, TenantId, new_id
+from core.settings import Settings, load_settings
+from core.usage import TokenUsage
+from generation.pipeline import AnswerPipeline
+from generation.questions import QuestionParameters, register_question
+from inference.protocols import (
+    ChatFrame,
+    EngineInfo,
+    EngineTimings,
+    GenerationDelta,
+    GenerationRequest,
+)
+from ingest.embedding import ChunkEmbedder
+from ingest.pipeline import IngestPipeline
+from ingest.uploads import FileReceiver, register_upload
+from retrieval.dense_index import DenseIndex
+from retrieval.extraction import EmbeddingExtractor
+from retrieval.index_writer import IndexWriter
+from retrieval.lexical_index import LexicalIndex
+from retrieval.pipeline import RetrievalPipeline
+from storage.blobs import LocalBlobStore
+from storage.collections import CollectionRepository
+from storage.database import Database
+from storage.events import EventBus
+from storage.job_run import JobRun
+from storage.jobs import JobQueue
+from storage.models import Answer, ApiKey, Job, Tenant, UploadedFile
+from storage.uploads import UploadedFileRepository
+from tenancy.principal import Principal, Scope
+from tests.hashing_embedder import CharacterTokenizer, HashingEmbedder
+
+
+class WordTokenizer(CharacterTokenizer):
+    """A generator's tokenizer of one token a character, with a frame of three tokens."""
+
+    revision = "characters"
+
+    def chat_frame(self, *, has_system: bool) -> ChatFrame:
+        return ChatFrame(head=(1,), middle=(2,), tail=(3,))
+
+
+@dataclass
+class ScriptedGenerator:
+    """Says what it is told, a word a delta; `fail_after` deltas it raises `failure`."""
+
+    text: str = ""
+    failure: Exception | None = None
+    fail_after: int = 0
+    requests: list[GenerationRequest] = field(default_factory=list)
+
+    def info(self) -> EngineInfo:
+        return EngineInfo(
+            model="scripted",
+            revision="1",
+            max_model_len=8192,
+            accepts_token_ids=True,
+            reports_cached_tokens=True,
+            reports_timings=True,
+            accepts_cache_salt=True,
+            accepts_priority=True,
+        )
+
+    def is_healthy(self) -> bool:
+        return True
+
+    @contextmanager
+    def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
+        self.requests.append(request)
+        yield self._deltas(request)
+
+    def _deltas(self, request: GenerationRequest) -> Iterator[GenerationDelta]:
+        words = [f"{word} " for word in self.text.split()]
+        for i, word in enumerate(words):
+            if self.failure is not None and i == self.fail_after:
+                raise self.failure
+            usage = TokenUsage(len(request.prompt_token_ids), 32, i + 1)
+            last = i == len(words) - 1
+            yield GenerationDelta(
+                word,
+                usage,
+                finish_reason="stop" if last else None,
+                timings=EngineTimings(0.0, 0.1, 0.2, 0.1, 0.3) if last else None,
+            )
+
+
+class SilentEvents(EventBus):
+    """Keeps what is published in a list; there is no Redis."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, str, Mapping[str, object]]] = []
+
+    def publish(self, job_id: JobId, event: str, data: Mapping[str, object]) -> None:
+        self.published.append((job_id, event, data))
+
+    def last_event(self, job_id: JobId, event: str) -> dict[str, object] | None:
+        found = [dict(data) for job, kind, data in self.published if (job, kind) == (job_id, event)]
+        return found[-1] if found else None
+
+
+@dataclass
+class House:
+    """A tenant with one collection, and both pipelines."""
+
+    database: Database
+    settings: Settings
+    principal: Principal
+    collection_id: CollectionId
+    embedder: HashingEmbedder
+    generator: ScriptedGenerator
+    events: SilentEvents
+    blobs: LocalBlobStore
+    ingest: IngestPipeline
+    retrieval: RetrievalPipeline
+    answers: AnswerPipeline
+
+    def upload(self, files: Mapping[str, bytes], *, collection_id: CollectionId | None = None) -> JobId:
+        received = []
+        for name, content in files.items():
+            receiver = FileReceiver(self.principal, self.blobs, name, self.settings.upload)
+            receiver.write(content)
+            received.append(receiver.finish())
+        with self.database.write() as session:
+            job = register_upload(
+                session, self.principal, collection_id or self.collection_id, received, max_attempts=3
+            )
+            return JobId(job.id)
+
+    def ask(self, question: str, **parameters: object) -> tuple[JobId, AnswerId]:
+        with self.database.write() as session:
+            answer = register_question(
+                session,
+                self.principal,
+                self.collection_id,
+                question,
+                QuestionParameters(**parameters),  # type: ignore[arg-type]
+                max_attempts=3,
+            )
+            return JobId(answer.job_id), AnswerId(answer.id)
+
+    def claim(self, job_id: JobId) -> JobRun:
+        owner = uuid.uuid4().hex
+        with self.database.write() as session:
+            job = JobQueue(session).claim_job(job_id, owner, lease=timedelta(seconds=60))
+        assert job is not None
+        return JobRun(job=job, owner=owner, checkpoint=lambda: None)
+
+    def lose_worker(self, job_id: JobId) -> None:
+        """What the relay does once a dead worker's lease has expired."""
+        with self.database.write() as session:
+            session.get_one(Job, job_id).lease_expires_at = utc_now() - timedelta(seconds=1)
+        with self.database.write() as session:
+            JobQueue(session).take_up_expired()
+
+    def files(self, job_id: JobId) -> Sequence[UploadedFile]:
+        with self.database.read() as session:
+            return UploadedFileRepository(session, self.principal.tenant_id).list_by_job(job_id)
+
+    def answer(self, answer_id: AnswerId) -> Answer:
+        with self.database.read() as session:
+            return session.get_one(Answer, answer_id)
+
+
+def build_house(database: Database, root: Path) -> House:
+    settings = load_settings(home=root)
+    embedder, generator, events = HashingEmbedder(), ScriptedGenerator(), SilentEvents()
+    blobs = LocalBlobStore(settings.blob_dir)
+    dense, lexical = DenseIndex(settings.index_dir), LexicalIndex(settings.index_dir)
+    tokenizer, ledger = WordTokenizer(), Ledger()
+    retrieval = RetrievalPipeline(database=database, embedder=embedder, dense=dense, lexical=lexical)
+    ingest = IngestPipeline(
+        settings=settings,
+        database=database,
+        blobs=blobs,
+        chunk_embedder=ChunkEmbedder(database, embedder, ledger),
+        embedder_tokenizer=tokenizer,
+        generator_tokenizer=tokenizer,
+        max_chunk_tokens=settings.chunk.max_tokens,
+        index_writer=IndexWriter(dense=dense, lexical=lexical),
+    )
+    answers = AnswerPipeline(
+        settings=settings.ask,
+        default_mode="extractive",
+        database=database,
+        events=events,
+        embedder=embedder,
+        retrieval=retrieval,
+        extractor=EmbeddingExtractor(embedder),
+        min_support=0.0,
+        generator=generator,
+        tokenizer=tokenizer,
+        ledger=ledger,
+    )
+    tenant_id = TenantId(new_id("ten"))
+    principal = Principal(tenant_id, KeyId(new_id("key")), frozenset(Scope))
+    with database.write() as session:
+        session.add(Tenant(id=tenant_id, name=tenant_id))
+        sync_price_book(session, load_price_book(), now=utc_now())
+        session.flush()
+        _add_key(session, principal)
+        collection = CollectionRepository(session, tenant_id).create("papers")
+    return House(
+        database=database,
+        settings=settings,
+        principal=principal,
+        collection_id=CollectionId(collection.id),
+        embedder=embedder,
+        generator=generator,
+        events=events,
+        blobs=blobs,
+        ingest=ingest,
+        retrieval=retrieval,
+        answers=answers,
+    )
+
+
+def _add_key(session: Session, principal: Principal) -> None:
+    session.add(
+        ApiKey(
+            id=principal.key_id,
+            tenant_id=principal.tenant_id,
+            name="test",
+            prefix=principal.key_id,
+            secret_hash="",
+            scopes=["admin"],
+        )
+    )
+    session.flush()
