@@ -1,0 +1,1 @@
+"""Builds everything from Settings, once. Nothing else constructs a service."""

@@ -1,0 +1,33 @@
+"""What the API process and the command line need: no model is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.settings import Settings
+from storage.blobs import BlobStore, LocalBlobStore
+from storage.database import Database
+from storage.events import EventBus
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServices:
+    settings: Settings
+    database: Database
+    blobs: BlobStore
+    events: EventBus
+
+    def close(self) -> None:
+        self.events.close()
+        self.database.dispose()
+
+
+def build_api_services(settings: Settings) -> ApiServices:
+    """Connected services; nothing is started and no table is made."""
+    events = EventBus(settings.resolved_redis_url, ttl_seconds=settings.worker.event_ttl_seconds)
+    return ApiServices(
+        settings=settings,
+        database=Database(settings.resolved_database_url, on_commit=events.wake_relay),
+        blobs=LocalBlobStore(settings.blob_dir, min_free_bytes=settings.upload.min_free_disk_bytes),
+        events=events,
+    )

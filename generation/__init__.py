@@ -1,0 +1,1 @@
+"""Builds prompts, runs the generator and checks what it wrote."""

@@ -1,0 +1,165 @@
+"""Lays a prompt out in token ids so that the engine's prefix cache can reuse it.
+
+    [head][system][middle] [context] [1][passage] [2][passage] … [history] [task and question] [tail]
+
+The bracketed numbers are segments of their own, a few tokens each. A passage's number follows its
+place in the prompt, so two prompts with the same passages in the same order share all of them; the
+passage itself has the same token ids at any place. Nothing that changes with the request stands
+before what does not: the question's language shows from the history on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import TooLong
+from generation.instructions import Instructions
+from generation.segments import (
+    DroppedPassage,
+    Packing,
+    PromptPassage,
+    Segment,
+    pack_passages,
+    passage_segment,
+)
+from inference.protocols import ChatFrame, Tokenizer
+
+_HISTORY_SHARE = 4  # earlier turns get at most one quarter of what the fixed parts leave
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An earlier question of the conversation with the answer it got."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt ready to send; `segments` in order make up `token_ids`.
+
+    `included[i]` is the passage cited as `[i + 1]`.
+    """
+
+    token_ids: tuple[int, ...]
+    segments: tuple[Segment, ...]
+    included: tuple[PromptPassage, ...]
+    dropped: tuple[DroppedPassage, ...]
+    num_dropped_turns: int
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+def build_prompt(
+    tokenizer: Tokenizer,
+    frame: ChatFrame,
+    *,
+    instructions: Instructions,
+    passages: Sequence[PromptPassage],
+    question: str,
+    max_prompt_tokens: int,
+    context: str = "",
+    history: Sequence[Turn] = (),
+    max_passage_tokens: int | None = None,
+) -> Prompt:
+    """Put a prompt together that is no longer than `max_prompt_tokens`.
+
+    Args:
+        frame: the chat template with a system part (`chat_frame(has_system=True)`).
+        passages: best first, which is also the order they get; whole ones only (see `pack_passages`).
+        max_prompt_tokens: the model's window less the room for the answer.
+        context: what is known of the collection or document beforehand.
+        history: oldest first; the newest turns that fit are kept.
+        max_passage_tokens: room for passages, where less than what is left.
+
+    Raises:
+        TooLong: question and fixed parts alone exceed `max_prompt_tokens`.
+    """
+    before = _opening(tokenizer, frame, instructions, context)
+    after = _closing(tokenizer, frame, instructions, question)
+    room = max_prompt_tokens - sum(map(len, (*before, *after)))
+    if room < 0:
+        raise _question_too_long(tokenizer, question, max_prompt_tokens, excess=-room)
+    turns = _recent_turns(tokenizer, instructions, history, budget_tokens=room // _HISTORY_SHARE)
+    room -= sum(map(len, turns))
+    packing = pack_passages(
+        [passage_segment(tokenizer, passage) for passage in passages],
+        budget_tokens=room if max_passage_tokens is None else min(room, max_passage_tokens),
+        marker_tokens=lambda number: len(_marker(tokenizer, number)),
+    )
+    segments = (*before, *_numbered(tokenizer, packing), *turns, *after)
+    by_id = {passage.id: passage for passage in passages}
+    return Prompt(
+        token_ids=tuple(token for segment in segments for token in segment.token_ids),
+        segments=segments,
+        included=tuple(by_id[segment.source_ids[0]] for segment in packing.included),
+        dropped=packing.dropped,
+        num_dropped_turns=len(history) - max(0, len(turns) - 1),
+    )
+
+
+def _opening(
+    tokenizer: Tokenizer, frame: ChatFrame, instructions: Instructions, context: str
+) -> tuple[Segment, ...]:
+    known = f"{context.strip()}\n\n" if context.strip() else ""
+    return (
+        Segment("frame", frame.head),
+        Segment("system", tuple(tokenizer.encode(instructions.system))),
+        Segment("frame", frame.middle),
+        Segment("context", tuple(tokenizer.encode(known + instructions.passages_label))),
+    )
+
+
+def _closing(
+    tokenizer: Tokenizer, frame: ChatFrame, instructions: Instructions, question: str
+) -> tuple[Segment, ...]:
+    text = f"{instructions.task}{instructions.question_label}{question.strip()}"
+    return Segment("question", tuple(tokenizer.encode(text))), Segment("frame", frame.tail)
+
+
+def _recent_turns(
+    tokenizer: Tokenizer, instructions: Instructions, history: Sequence[Turn], *, budget_tokens: int
+) -> tuple[Segment, ...]:
+    """The label and the newest turns that fit, oldest first; empty if none fits."""
+    label = Segment("history", tuple(tokenizer.encode(instructions.history_label)))
+    kept: list[Segment] = []
+    remaining = budget_tokens - len(label)
+    for turn in reversed(history):
+        text = (
+            f"{instructions.user_label}{turn.question.strip()}\n"
+            f"{instructions.assistant_label}{turn.answer.strip()}\n\n"
+        )
+        segment = Segment("history", tuple(tokenizer.encode(text)))
+        if len(segment) > remaining:
+            break
+        kept.append(segment)
+        remaining -= len(segment)
+    return (label, *reversed(kept)) if kept else ()
+
+
+def _marker(tokenizer: Tokenizer, number: int) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(f"[{number}]"))
+
+
+def _numbered(tokenizer: Tokenizer, packing: Packing) -> list[Segment]:
+    segments = []
+    for number, passage in enumerate(packing.included, start=1):
+        segments += [Segment("frame", _marker(tokenizer, number)), passage]
+    return segments
+
+
+def _question_too_long(
+    tokenizer: Tokenizer, question: str, max_prompt_tokens: int, *, excess: int
+) -> TooLong:
+    num_question_tokens = tokenizer.count(question.strip())
+    return TooLong(
+        f"The question has {num_question_tokens} tokens, which with the instructions is {excess} more "
+        f"than the {max_prompt_tokens} tokens a prompt may have.",
+        remedy=f"Shorten the question to at most {max(0, num_question_tokens - excess)} tokens.",
+        question_tokens=num_question_tokens,
+        max_prompt_tokens=max_prompt_tokens,
+    )
