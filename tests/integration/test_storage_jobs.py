@@ -70,11 +70,15 @@ def test_a_job_and_its_announcement_appear_together(database: Database, tenant: 
 
 
 def test_a_rolled_back_transaction_announces_nothing(database: Database, tenant: TenantId) -> None:
-    with pytest.raises(RuntimeError), database.write() as session:
-        JobRepository(session, tenant).create(
-            "answer", queue="interactive", payload={}, collection_id=None, key_id=None, max_attempts=1
-        )
-        raise RuntimeError
+    def create_and_break() -> None:
+        with database.write() as session:
+            JobRepository(session, tenant).create(
+                "answer", queue="interactive", payload={}, collection_id=None, key_id=None, max_attempts=1
+            )
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        create_and_break()
     with database.write() as session:
         assert Outbox(session).claim_unsent(utc_now()) == []
 

@@ -1,0 +1,1 @@
+"""The REST edge: FastAPI application, routes by noun, problem details, streaming."""

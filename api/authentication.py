@@ -1,0 +1,62 @@
+"""Who calls, and whether their key may do this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.dependencies import Services
+from core.clock import utc_now
+from core.errors import NotAuthenticated, NotPermitted
+from tenancy.keys import authenticate
+from tenancy.principal import Principal, Scope, require_scope
+
+_bearer = HTTPBearer(
+    auto_error=False, scheme_name="API key", description="`Authorization: Bearer ll_…`, from `longleaf keys`."
+)
+
+
+def authenticated(
+    services: Services, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Principal:
+    """The caller.
+
+    Raises:
+        NotAuthenticated: no key, a wrong one, or one that has expired or was revoked.
+    """
+    if credentials is None:
+        raise NotAuthenticated(
+            "The request carries no API key.",
+            remedy="Send 'Authorization: Bearer ll_…' with a key that `longleaf keys` issued.",
+        )
+    with services.database.read() as session:
+        return authenticate(session, credentials.credentials, now=utc_now())
+
+
+def _allow(*scopes: Scope) -> Callable[..., Principal]:
+    # Async, so that it costs no hop to a thread.
+    async def permitted(principal: Annotated[Principal, Depends(authenticated)]) -> Principal:
+        if len(scopes) == 1:
+            require_scope(principal, scopes[0])
+        elif not any(principal.has(scope) for scope in scopes):
+            names = " or ".join(repr(scope.value) for scope in scopes)
+            raise NotPermitted(
+                f"Key {principal.key_id} lacks the scope {names}.",
+                remedy=f"Use a key with the scope {names}, or 'admin'.",
+                key_id=principal.key_id,
+                scopes=[scope.value for scope in scopes],
+            )
+        return principal
+
+    return permitted  # type: ignore[return-value]
+
+
+Asker = Annotated[Principal, Depends(_allow(Scope.ASK))]
+Ingester = Annotated[Principal, Depends(_allow(Scope.INGEST))]
+Reader = Annotated[Principal, Depends(_allow(Scope.ASK, Scope.INGEST))]
+"""May look at collections, documents and jobs."""
+Reporter = Annotated[Principal, Depends(_allow(Scope.REPORTS))]
+Administrator = Annotated[Principal, Depends(_allow(Scope.ADMIN))]

@@ -1,0 +1,84 @@
+"""What the API counts, in Prometheus' words. Each process has its own; scrape each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
+
+from storage.database import Database
+from storage.jobs import QUEUES
+from storage.listings import count_open_jobs
+
+log = structlog.get_logger()
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class ApiMetrics:
+    """Requests by route, method and status, their duration, and the depth of the queues."""
+
+    def __init__(self, database: Database) -> None:
+        self._registry = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self._requests = Counter(
+            "longleaf_http_requests", "Requests answered.", labels, registry=self._registry
+        )
+        self._seconds = Histogram(
+            "longleaf_http_request_seconds",
+            "From the request's first byte to the response's last.",
+            ("method", "route"),
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._active = Gauge(
+            "longleaf_http_requests_active", "Requests being answered.", registry=self._registry
+        )
+        self._registry.register(_QueueDepth(database))
+
+    def begin(self) -> None:
+        self._active.inc()
+
+    def end(self, *, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request; `route` is the template, never a path with ids in it."""
+        self._active.dec()
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def render(self) -> tuple[bytes, str]:
+        """The page for a scrape, and its media type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+class _QueueDepth(Collector):
+    """Asks SQL at each scrape, so that every process says the same."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Said without asking SQL: the tables may not be there yet when it is registered."""
+        yield _family()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = _family()
+        try:
+            with self._database.read() as session:
+                counts = count_open_jobs(session)
+        except SQLAlchemyError as error:
+            # A scrape goes on without it: no sample says "unknown", a zero would say "empty".
+            log.warning("metrics.queue_depth_failed", error=type(error).__name__)
+            return
+        for queue in QUEUES:
+            for status in ("queued", "running"):
+                family.add_metric([queue, status], counts.get((queue, status), 0))
+        yield family
+
+
+def _family() -> GaugeMetricFamily:
+    return GaugeMetricFamily("longleaf_jobs", "Open jobs of all tenants.", labels=["queue", "status"])

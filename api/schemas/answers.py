@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Set
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from accounting.money import format_amount
+from api.schemas.base import Failure, View, failure
+from api.schemas.jobs import JobStatus
+from storage import models
+
+
+class Citation(View):
+    """A span of a document that a sentence of the answer rests on, found verbatim in it."""
+
+    number: int = Field(description="The `[n]` in the answer's text.")
+    document_id: str = Field(description="The document.")
+    document_name: str = Field(description="Its name when the answer was written.")
+    start: int = Field(description="Offset of the quote's first character in the document's text.")
+    end: int = Field(description="Offset after its last.")
+    first_page: int | None = Field(description="The page it begins on, from 1.")
+    last_page: int | None = Field(description="The page it ends on.")
+    quote: str = Field(description="The characters themselves.")
+    withdrawn: bool = Field(description="The document was deleted since.")
+
+
+class Passage(View):
+    """What was found for the question and could be answered from, best first."""
+
+    document_id: str = Field(description="The document.")
+    document_name: str = Field(description="Its name when the answer was written.")
+    start: int = Field(description="Offset of its first character in the document's text.")
+    end: int = Field(description="Offset after its last.")
+    first_page: int | None = Field(description="The page it begins on, from 1.")
+    last_page: int | None = Field(description="The page it ends on.")
+    headings: list[str] = Field(default_factory=list, description="The headings above it.")
+    score: float | None = Field(None, description="Comparable within one answer only.")
+
+
+class Usage(View):
+    prompt_tokens: int = Field(description="Tokens of the prompt, cached ones included.")
+    cached_tokens: int = Field(description="Of those, how many the engine had computed before.")
+    completion_tokens: int = Field(description="Tokens written.")
+
+
+class Timings(View):
+    """Seconds; what does not apply (a refused question decodes nothing) is null."""
+
+    model_config = ConfigDict(extra="allow")
+
+    queue_seconds: float | None = Field(None, description="From acceptance until a worker took it.")
+    retrieval_seconds: float | None = Field(None, description="Searching the collection.")
+    ttft_seconds: float | None = Field(None, description="From acceptance to the first token.")
+    prefill_seconds: float | None = Field(None, description="Computing the prompt.")
+    decode_seconds: float | None = Field(None, description="From the first token to the last.")
+    tpot_seconds: float | None = Field(None, description="Per token written after the first.")
+    total_seconds: float | None = Field(None, description="From acceptance to the end.")
+
+
+class Cost(View):
+    amount: str = Field(description="Exact decimal, as text.")
+    currency: str = Field(description="ISO 4217.")
+
+
+class Answer(View):
+    """A question and what was answered; `status` is its job's."""
+
+    id: str = Field(description="`ans_…`")
+    job_id: str = Field(description="The job that writes it.")
+    collection_id: str = Field(description="The collection that was asked.")
+    status: JobStatus = Field(description="`succeeded`: the rest is filled in.")
+    question: str = Field(description="As it was asked.")
+    mode: str = Field(description="The mode used; the one asked for until it is settled.")
+    outcome: Literal["answered", "refused"] | None = Field(
+        description="`refused`: the documents do not answer it. Null until finished."
+    )
+    text: str | None = Field(description="The answer, with `[n]` after what citation n supports.")
+    citations: list[Citation] = Field(description="By number.")
+    passages: list[Passage] = Field(description="Best first.")
+    warnings: list[str] = Field(description="Unsupported sentences, passages left out, a cut answer.")
+    finish_reason: str | None = Field(description="Why writing ended: `stop`, `length`, …")
+    model: str | None = Field(description="The model that answered.")
+    usage: Usage = Field(description="Tokens that the answer took.")
+    timings: Timings = Field(description="Where the time went.")
+    cost: Cost | None = Field(description="What it cost; null until finished.")
+    error: Failure | None = Field(description="Why it failed; null otherwise.")
+    accepted_at: datetime = Field(description="When the question was accepted.")
+    finished_at: datetime | None = Field(description="When the answer was complete.")
+
+    @classmethod
+    def of(cls, row: models.Answer, job: models.Job, *, withdrawn: Set[str]) -> Answer:
+        return cls(
+            id=row.id,
+            job_id=row.job_id,
+            collection_id=row.collection_id,
+            status=job.status,  # type: ignore[arg-type]  # the column holds nothing else
+            question=row.question,
+            mode=row.mode or str(row.parameters.get("mode", "auto")),
+            outcome=row.outcome,  # type: ignore[arg-type]  # the column holds nothing else
+            text=row.text,
+            citations=[_citation(stored, withdrawn) for stored in row.citations],
+            passages=[Passage.model_validate(stored) for stored in row.passages],
+            warnings=row.warnings,
+            finish_reason=row.finish_reason,
+            model=row.model,
+            usage=Usage(
+                prompt_tokens=row.prompt_tokens,
+                cached_tokens=row.cached_tokens,
+                completion_tokens=row.completion_tokens,
+            ),
+            timings=Timings.model_validate(row.timings),
+            cost=None
+            if row.cost is None
+            else Cost(amount=format_amount(row.cost), currency=row.currency or ""),
+            error=failure(job.error_code, job.error_detail),
+            accepted_at=row.accepted_at,
+            finished_at=row.finished_at or job.finished_at,
+        )
+
+
+def _citation(stored: dict[str, Any], withdrawn: Set[str]) -> Citation:
+    return Citation.model_validate(stored | {"withdrawn": stored["document_id"] in withdrawn})

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from api.schemas.base import Failure, View, failure
+from storage import models
+
+DocumentStatus = Literal["processing", "ready", "failed"]
+
+
+class Document(View):
+    """Distinct content of a collection, whatever names it was uploaded under."""
+
+    id: str = Field(description="`doc_…`")
+    collection_id: str = Field(description="The collection that holds it.")
+    name: str = Field(description="The name it first came under.")
+    names: list[str] = Field(description="Every name it came under, oldest first.")
+    title: str = Field(description="The title it gives itself; may be empty.")
+    status: DocumentStatus = Field(description="Only a `ready` document is searched.")
+    media_type: str = Field(description="What its content is, found by looking; empty until parsed.")
+    num_bytes: int = Field(description="Size of the file.")
+    num_pages: int = Field(description="Pages; 1 for formats without any.")
+    num_chunks: int = Field(description="Pieces that are searched.")
+    num_characters: int = Field(description="Length of its text; offsets of citations count in it.")
+    warnings: list[str] = Field(description="What was noticed while reading it.")
+    error: Failure | None = Field(description="Why it failed; null otherwise.")
+    created_at: datetime = Field(description="When it first arrived.")
+    indexed_at: datetime | None = Field(description="When it became searchable.")
+
+    @classmethod
+    def of(cls, row: models.Document, *, names: Sequence[str]) -> Document:
+        return cls(
+            id=row.id,
+            collection_id=row.collection_id,
+            name=row.name,
+            names=list(names) or [row.name],
+            title=row.title,
+            status=row.status,  # type: ignore[arg-type]  # the column holds nothing else
+            media_type=row.media_type,
+            num_bytes=row.num_bytes,
+            num_pages=row.num_pages,
+            num_chunks=row.num_chunks,
+            num_characters=row.num_characters,
+            warnings=row.warnings,
+            error=failure(row.error_code, row.error_detail),
+            created_at=row.created_at,
+            indexed_at=row.indexed_at,
+        )
+
+
+class DocumentText(View):
+    """A stretch of a document's text, which is its pages' texts joined in order."""
+
+    document_id: str = Field(description="The document.")
+    start: int = Field(description="Offset of the first character given.")
+    end: int = Field(description="Offset after the last character given.")
+    num_characters: int = Field(description="Length of the whole text.")
+    text: str = Field(description="The characters from `start` to `end`.")

@@ -1,0 +1,1 @@
+"""The command line, and the embedded shape that `longleaf up` runs."""

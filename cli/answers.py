@@ -1,0 +1,117 @@
+"""An answer for people: its text, what it rests on, what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from cli.output import format_money, format_pages, format_seconds
+from client import Answer, AskEvent, Delta, Done, LongleafClient, Restarted
+
+_EXCERPT = 160
+_MAX_NEAREST = 3
+
+
+def print_stream(events: Iterable[AskEvent], console: Console) -> Answer:
+    """Print text as it comes; the final answer, whose text stands on the console when this returns."""
+    shown = ""
+    answer: Answer | None = None
+    for event in events:
+        if isinstance(event, Delta):
+            shown += event.text
+            _write(console, event.text)
+        elif isinstance(event, Restarted):
+            _write(console, "\n(the worker was lost; starting again)\n")
+            shown = ""
+        elif isinstance(event, Done):
+            answer = event.answer
+    final = cast(Answer, answer)  # a stream ends with Done or raises
+    text = final["text"] or ""
+    if shown.strip() != text.strip():
+        # Citations are set once the sentences are checked, so the streamed text lacks them.
+        _write(console, ("\n\nChecked, with citations:\n" if shown else "") + text)
+    _write(console, "\n")
+    return final
+
+
+def print_text(answer: Answer, console: Console) -> None:
+    _write(console, (answer["text"] or "") + "\n")
+
+
+def _write(console: Console, text: str) -> None:
+    # Not through rich, which would wrap each piece as a line of its own.
+    console.file.write(text)
+    console.file.flush()
+
+
+def print_sources(answer: Answer, client: LongleafClient, console: Console) -> None:
+    """Citations; for a refusal the nearest passages, which the reader may judge."""
+    for citation in answer["citations"]:
+        where = _where(citation["document_name"], citation["first_page"], citation["last_page"])
+        gone = " (withdrawn since)" if citation["withdrawn"] else ""
+        console.print(_indented(f"[{citation['number']}] “{_one_line(citation['quote'])}”", 2))
+        console.print(_indented(f"{where}{gone}", 6, style="cyan"))
+    if answer["outcome"] == "refused" and answer["passages"]:
+        console.print(_indented("Nearest passages:", 2, style="dim"))
+        for passage in answer["passages"][:_MAX_NEAREST]:
+            text = client.read_document_text(
+                passage["document_id"], start=passage["start"], end=passage["end"]
+            )
+            where = _where(passage["document_name"], passage["first_page"], passage["last_page"])
+            console.print(_indented(f"– {where}: {_one_line(text)[:_EXCERPT]}…", 4, style="dim"))
+
+
+def describe_work(answer: Answer) -> str:
+    """Mode, tokens, times and cost, in one line."""
+    return " · ".join(
+        part for part in (answer["mode"], _tokens(answer), _times(answer), _cost(answer)) if part
+    )
+
+
+def _tokens(answer: Answer) -> str:
+    usage = answer["usage"]
+    if not usage or not usage["prompt_tokens"]:
+        return ""
+    return (
+        f"{usage['prompt_tokens']} prompt tokens ({usage['cached_tokens']} cached), "
+        f"{usage['completion_tokens']} written"
+    )
+
+
+def _times(answer: Answer) -> str:
+    timings = answer["timings"] or {}
+    named = (
+        ("queue", "queue_seconds"),
+        ("retrieval", "retrieval_seconds"),
+        ("first token", "ttft_seconds"),
+        ("prefill", "prefill_seconds"),
+        ("decode", "decode_seconds"),
+        ("total", "total_seconds"),
+    )
+    return ", ".join(
+        f"{name} {format_seconds(seconds)}"
+        for name, field in named
+        if (seconds := timings.get(field))  # nothing was prefilled or decoded: 0
+    )
+
+
+def _cost(answer: Answer) -> str:
+    cost = answer["cost"]
+    return format_money(cost["amount"], cost["currency"]) if cost else ""
+
+
+def _where(name: str, first_page: int | None, last_page: int | None) -> str:
+    pages = format_pages(first_page, last_page)
+    return f"{name}, {pages}" if pages else name
+
+
+def _indented(text: str, num_spaces: int, *, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, num_spaces), expand=False)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,244 @@
+"""Checks of everything on this machine, and repairs of what can be repaired."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeVar
+
+import redis
+
+from cli.local_database import all_tenants
+from core.errors import LongleafError
+from core.ids import CollectionId, TenantId
+from core.settings import Settings
+from embedded.components import PROBE_SECONDS, http_answers
+from embedded.models import wanted_models
+from inference.prepare import is_prepared, prepare_model
+from inference.registry import ModelSpec
+from storage.blobs import LocalBlobStore
+from storage.collections import CollectionRepository
+from storage.database import Database
+from storage.documents import DocumentRepository
+from storage.migrate import current_revision, pending, upgrade
+from storage.models import Collection, Document
+from storage.paging import MAX_LIMIT, Page, PageRequest
+
+Row = TypeVar("Row")
+
+Verdict = Literal["ok", "away", "repaired", "fault"]
+"""`away`: it does not run just now, which is no fault of what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    subject: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
+    """Findings as they are made. With `repair`, migrates, prepares models and rebuilds indexes.
+
+    A repaired index is looked at again, so `repaired` means that no difference is left.
+    """
+    yield _disk(settings)
+    yield from _models(settings, repair=repair)
+    yield _redis(settings)
+    yield _service("engine", f"{settings.engine_url}/health", "`longleaf up` starts it")
+    yield _service("api", f"{settings.api_url}/readyz", "`longleaf up` starts it")
+    database = Database(settings.resolved_database_url)
+    with ExitStack() as stack:
+        stack.callback(database.dispose)
+        finding = _database(database, repair=repair)
+        yield finding
+        if finding.verdict == "fault":
+            return
+        collections = list(_collections(database))
+        yield from _blobs(settings, database, collections)
+        yield from _indexes(settings, database, collections, repair=repair)
+
+
+def _disk(settings: Settings) -> Finding:
+    root = settings.root
+    if not root.is_dir():
+        return Finding("data folder", "fault", f"{root} does not exist.", "`longleaf up` makes it.")
+    free, reserve = shutil.disk_usage(root).free, settings.upload.min_free_disk_bytes
+    detail = f"{root}, {free // 2**20:,} MiB free"
+    if free < reserve:
+        remedy = f"Uploads are refused below {reserve // 2**20:,} MiB: free space."
+        return Finding("data folder", "fault", detail, remedy, {"free_bytes": free})
+    return Finding("data folder", "ok", detail, figures={"free_bytes": free})
+
+
+def _models(settings: Settings, *, repair: bool) -> Iterator[Finding]:
+    for spec in wanted_models(settings):
+        subject = f"model {spec.name}"
+        if is_prepared(spec, settings.model_dir, backend=settings.encoder_backend):
+            yield Finding(subject, "ok", f"prepared, from {spec.source}")
+        elif repair:
+            yield _prepare(subject, spec, settings)
+        else:
+            yield Finding(subject, "fault", "not prepared", "Run `longleaf models prepare`.")
+
+
+def _redis(settings: Settings) -> Finding:
+    client: redis.Redis = redis.Redis.from_url(settings.resolved_redis_url, socket_timeout=PROBE_SECONDS)
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        return Finding("redis", "away", f"does not answer: {error}", "`longleaf up` starts it.")
+    finally:
+        client.close()
+    return Finding("redis", "ok", "answers")
+
+
+def _service(subject: str, url: str, remedy: str) -> Finding:
+    if http_answers(url):
+        return Finding(subject, "ok", f"{url} answers")
+    return Finding(subject, "away", f"{url} does not answer.", f"{remedy}.")
+
+
+def _database(database: Database, *, repair: bool) -> Finding:
+    try:
+        database.ping()
+        behind = pending(database)
+        if behind and repair:
+            upgrade(database)
+            return Finding("database", "repaired", f"migrated to {current_revision(database)}")
+    except LongleafError as error:
+        return Finding("database", "fault", error.detail, error.remedy)
+    if behind:
+        return Finding(
+            "database", "fault", f"{len(behind)} migrations are pending.", "Run `longleaf doctor --repair`."
+        )
+    return Finding("database", "ok", f"at revision {current_revision(database)}")
+
+
+def _collections(database: Database) -> Iterator[tuple[TenantId, Collection]]:
+    with database.read() as session:
+        for tenant in list(all_tenants(session)):
+            tenant_id = TenantId(tenant.id)
+            repository = CollectionRepository(session, tenant_id)
+            for collection in _all(repository.list_page):
+                yield tenant_id, collection
+
+
+def _all(list_page: Callable[[PageRequest], Page[Row]]) -> Iterator[Row]:
+    cursor: str | None = None
+    while True:
+        page = list_page(PageRequest(limit=MAX_LIMIT, cursor=cursor))
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _blobs(
+    settings: Settings, database: Database, collections: list[tuple[TenantId, Collection]]
+) -> Iterator[Finding]:
+    """Uploaded files that rows speak of and the disk does not have."""
+    blobs = LocalBlobStore(settings.blob_dir)
+    for tenant_id, collection in collections:
+        documents = _documents(database, tenant_id, CollectionId(collection.id))
+        missing = [each for each in documents if not blobs.exists(tenant_id, each.content_hash)]
+        subject = f"files of {collection.name}"
+        figures = {"collection_id": collection.id, "num_missing": len(missing)}
+        if missing:
+            names = ", ".join(repr(each.name) for each in missing[:5])
+            detail = f"{len(missing)} of {len(documents)} stored files are missing: {names}"
+            yield Finding(subject, "fault", detail, "Restore them, or upload these documents again.", figures)
+        else:
+            yield Finding(subject, "ok", f"{len(documents)} documents, all stored", figures=figures)
+
+
+def _documents(database: Database, tenant_id: TenantId, collection_id: CollectionId) -> list[Document]:
+    with database.read() as session:
+        repository = DocumentRepository(session, tenant_id)
+        return list(_all(lambda page: repository.list_page(collection_id, page)))
+
+
+def _indexes(
+    settings: Settings,
+    database: Database,
+    collections: list[tuple[TenantId, Collection]],
+    *,
+    repair: bool,
+) -> Iterator[Finding]:
+    """FAISS and BM25 against SQL."""
+    if not collections:
+        return
+    try:
+        maintenance = _maintenance(settings, database)
+    except LongleafError as error:
+        yield Finding("indexes", "fault", error.detail, error.remedy)
+        return
+    for tenant_id, collection in collections:
+        collection_id = CollectionId(collection.id)
+        subject = f"index of {collection.name}"
+        diagnosis = maintenance.diagnose(tenant_id, collection_id)
+        verdict: Verdict = "ok" if diagnosis.is_healthy else "fault"
+        if repair and not diagnosis.is_healthy:
+            maintenance.rebuild(tenant_id, collection_id)
+            diagnosis = maintenance.diagnose(tenant_id, collection_id)
+            verdict = "repaired" if diagnosis.is_healthy else "fault"
+        remedy = "Run `longleaf doctor --repair`." if verdict == "fault" else ""
+        figures = {
+            "collection_id": collection.id,
+            "num_chunks": diagnosis.num_chunks,
+            "num_missing_dense": len(diagnosis.missing_dense),
+            "num_missing_lexical": len(diagnosis.missing_lexical),
+            "num_dead_dense": diagnosis.num_dead_dense,
+            "num_dead_lexical": diagnosis.num_dead_lexical,
+            "corrupt": list(diagnosis.corrupt),
+        }
+        yield Finding(subject, verdict, _words(figures), remedy, figures)
+
+
+def _maintenance(settings: Settings, database: Database) -> Any:
+    from inference.encoders import load_embedder
+    from retrieval.dense_index import DenseIndex
+    from retrieval.lexical_index import LexicalIndex
+    from retrieval.maintenance import IndexMaintenance
+
+    embedder = load_embedder(
+        settings.embedder,
+        settings.model_dir,
+        backend=settings.encoder_backend,
+        num_threads=settings.num_encoder_threads,
+    )
+    return IndexMaintenance(
+        database=database,
+        embedder=embedder,
+        dense=DenseIndex(settings.index_dir),
+        lexical=LexicalIndex(settings.index_dir),
+    )
+
+
+def _words(figures: dict[str, Any]) -> str:
+    parts = [f"{figures['num_chunks']:,} chunks"]
+    named = (
+        ("num_missing_dense", "missing in FAISS"),
+        ("num_missing_lexical", "missing in BM25"),
+        ("num_dead_dense", "tombstones in FAISS"),
+        ("num_dead_lexical", "tombstones in BM25"),
+    )
+    parts += [f"{figures[name]:,} {words}" for name, words in named if figures[name]]
+    return ", ".join([*parts, *figures["corrupt"]])
+
+
+def _prepare(subject: str, spec: ModelSpec, settings: Settings) -> Finding:
+    try:
+        folder = prepare_model(spec, settings.model_dir, backend=settings.encoder_backend)
+    except LongleafError as error:
+        return Finding(subject, "fault", error.detail, error.remedy)
+    return Finding(subject, "repaired", f"prepared in {folder}")

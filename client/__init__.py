@@ -1,0 +1,43 @@
+"""A thin client of Longleaf's REST API. Imports nothing else of Longleaf, so it can be taken along.
+
+with LongleafClient("http://127.0.0.1:8410", "ll_...") as longleaf:
+    collection = longleaf.get_or_create_collection("handbook")
+    for batch in longleaf.upload(collection["id"], [Path("handbook.pdf")]):
+        longleaf.wait_for_job(batch.job["id"])
+    print(longleaf.ask(collection["id"], "How many days of leave are there?")["text"])
+"""
+
+from client.client import LongleafClient
+from client.events import (
+    Accepted,
+    AskEvent,
+    Delta,
+    Done,
+    PassagesFound,
+    Restarted,
+    Started,
+)
+from client.problems import ClientError, ProblemError, UnreachableError
+from client.records import Answer, Citation, Collection, Document, File, Job
+from client.uploads import UploadedBatch
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "AskEvent",
+    "Citation",
+    "ClientError",
+    "Collection",
+    "Delta",
+    "Document",
+    "Done",
+    "File",
+    "Job",
+    "LongleafClient",
+    "PassagesFound",
+    "ProblemError",
+    "Restarted",
+    "Started",
+    "UnreachableError",
+    "UploadedBatch",
+]

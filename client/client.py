@@ -1,0 +1,383 @@
+"""`LongleafClient`: one method per thing the API does."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import httpx
+
+from client.events import AskEvent
+from client.problems import (
+    ProblemError,
+    UnreachableError,
+    problem_from_body,
+    raise_for_problem,
+    unreachable,
+)
+from client.records import FINAL_JOB_STATUSES, Answer, AnswerMode, Collection, Document, Job
+from client.streaming import AnswerStream
+from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
+
+_POLL_SECONDS = 0.3
+_FIRST_POLL_SECONDS = 0.02  # many jobs end at once, as an upload of known files does
+_SERVER_WAIT_SECONDS = 60.0
+_UPLOAD_TIMEOUT_SECONDS = 600.0
+_PATIENCE_SECONDS = 20.0
+
+Result = TypeVar("Result")
+
+
+class LongleafClient:
+    """Synchronous; use it as a context manager, or call `close`. Not shared between threads.
+
+    Args:
+        url: root of the server, such as `http://127.0.0.1:8410`.
+        key: an API key, `ll_...`.
+        timeout: seconds of silence after which a request is given up.
+        transport: how requests travel; the network by default.
+
+    Every method raises `ProblemError` when the server refuses, `UnreachableError` when nobody answers.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        timeout: float = 30.0,
+        *,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._timeout = timeout
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=timeout,
+            transport=transport,
+            # uvicorn closes a connection idle for 5 s; ours must be dropped before it does.
+            limits=httpx.Limits(keepalive_expiry=4.0),
+            trust_env=not _is_local(self.url),  # a proxy cannot reach this machine's own addresses
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Collections
+
+    def create_collection(self, name: str) -> Collection:
+        return cast(Collection, self._json("POST", "/v1/collections", json={"name": name}))
+
+    def get_collection(self, collection_id: str) -> Collection:
+        return cast(Collection, self._json("GET", f"/v1/collections/{collection_id}"))
+
+    def list_collections(self) -> Iterator[Collection]:
+        """All of them, oldest first; pages are fetched as they are needed."""
+        yield from cast(Iterator[Collection], self._items("/v1/collections"))
+
+    def find_collection_by_name(self, name: str) -> Collection | None:
+        return next((found for found in self.list_collections() if found["name"] == name), None)
+
+    def get_or_create_collection(self, name: str) -> Collection:
+        """The tenant's collection of that name; safe when two callers ask at once."""
+        found = self.find_collection_by_name(name)
+        if found is not None:
+            return found
+        try:
+            return self.create_collection(name)
+        except ProblemError as problem:
+            found = self.find_collection_by_name(name) if problem.status == 409 else None
+            if found is None:
+                raise
+            return found
+
+    def delete_collection(self, collection_id: str) -> None:
+        self._send("DELETE", f"/v1/collections/{collection_id}")
+
+    # Documents
+
+    def upload(
+        self,
+        collection_id: str,
+        paths: Sequence[Path],
+        *,
+        on_bytes: OnBytes | None = None,
+    ) -> list[UploadedBatch]:
+        """Send files, in requests of at most 50 files or 200 MB; one ingest job per request.
+
+        Files are read while they are sent and never held in memory. The jobs run on after this
+        returns: see `wait_for_job`.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        return [self._upload_batch(collection_id, batch, on_bytes) for batch in plan_batches(paths)]
+
+    def _upload_batch(
+        self, collection_id: str, paths: tuple[Path, ...], on_bytes: OnBytes | None
+    ) -> UploadedBatch:
+        with ExitStack() as stack:
+            body = self._json(
+                "POST",
+                f"/v1/collections/{collection_id}/documents",
+                files=open_parts(paths, stack, on_bytes),
+                headers={"Idempotency-Key": str(uuid.uuid4())},
+                timeout=max(self._timeout, _UPLOAD_TIMEOUT_SECONDS),
+            )
+        return UploadedBatch(paths=paths, job=body["job"], files=body["files"])
+
+    def list_documents(
+        self, collection_id: str, *, status: str | None = None, name: str | None = None
+    ) -> Iterator[Document]:
+        params = {"status": status, "name": name}
+        yield from cast(Iterator[Document], self._items(f"/v1/collections/{collection_id}/documents", params))
+
+    def get_document(self, document_id: str) -> Document:
+        return cast(Document, self._json("GET", f"/v1/documents/{document_id}"))
+
+    def read_document_text(self, document_id: str, *, start: int, end: int) -> str:
+        """Characters `start` to `end` of the text that citations count in."""
+        body = self._json("GET", f"/v1/documents/{document_id}/text", params={"start": start, "end": end})
+        return str(body["text"])
+
+    def delete_document(self, document_id: str) -> None:
+        self._send("DELETE", f"/v1/documents/{document_id}")
+
+    # Jobs
+
+    def get_job(self, job_id: str) -> Job:
+        return cast(Job, self._json("GET", f"/v1/jobs/{job_id}"))
+
+    def list_jobs(self, *, status: str | None = None, kind: str | None = None) -> Iterator[Job]:
+        yield from cast(Iterator[Job], self._items("/v1/jobs", {"status": status, "kind": kind}))
+
+    def wait_for_job(
+        self,
+        job_id: str,
+        *,
+        on_progress: Callable[[Job], None] | None = None,
+        timeout: float | None = None,
+    ) -> Job:
+        """The job once it has ended, however it ended; `on_progress` sees every look at it.
+
+        Raises:
+            TimeoutError: it still runs after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_POLL_SECONDS
+        while True:
+            job = self._patiently(partial(self.get_job, job_id))
+            if on_progress is not None:
+                on_progress(job)
+            if job["status"] in FINAL_JOB_STATUSES:
+                return job
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"Job {job_id} is still {job['status']} after {timeout:g} s.")
+            time.sleep(pause)
+            pause = min(_POLL_SECONDS, 1.5 * pause)
+
+    def cancel_job(self, job_id: str) -> Job:
+        return cast(Job, self._json("POST", f"/v1/jobs/{job_id}/cancel"))
+
+    # Questions and answers
+
+    def ask(
+        self,
+        collection_id: str,
+        question: str,
+        *,
+        mode: AnswerMode = "auto",
+        wait_seconds: float = 300.0,
+        **options: Any,
+    ) -> Answer:
+        """The finished answer. `options` are the API's own: `num_passages`, `max_tokens`, `seed`...
+
+        Raises:
+            ProblemError: also where the answer's job failed.
+            TimeoutError: no answer within `wait_seconds`; it is still being worked on.
+        """
+        deadline = time.monotonic() + wait_seconds
+        server_wait = min(wait_seconds, _SERVER_WAIT_SECONDS)
+        body = self._json(
+            "POST",
+            f"/v1/collections/{collection_id}/questions",
+            json={"question": question, "mode": mode, "wait_seconds": server_wait, **options},
+            headers={"Idempotency-Key": str(uuid.uuid4())},
+            timeout=server_wait + self._timeout,
+        )
+        answer = cast(Answer, body)
+        while answer["status"] not in FINAL_JOB_STATUSES:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"Answer {answer['id']} is still {answer['status']} after {wait_seconds:g} s."
+                )
+            time.sleep(_POLL_SECONDS)
+            answer = self._patiently(partial(self.get_answer, answer["id"]))
+        return _require_success(answer)
+
+    def ask_stream(
+        self, collection_id: str, question: str, *, mode: AnswerMode = "auto", **options: Any
+    ) -> Iterator[AskEvent]:
+        """Events of the answer as they happen, ending with `Done`.
+
+        A connection that breaks is taken up again where it broke, so no text comes twice.
+
+        Raises:
+            ProblemError: the question was refused, or answering it failed.
+            UnreachableError: the connection broke too often.
+        """
+        stream = AnswerStream(self._http, read_timeout=max(self._timeout, 60.0))
+        body = {"question": question, "mode": mode, "stream": True, **options}
+        yield from stream.ask(f"/v1/collections/{collection_id}/questions", body)
+
+    def get_answer(self, answer_id: str) -> Answer:
+        """The answer as it stands, whatever its status."""
+        return cast(Answer, self._json("GET", f"/v1/answers/{answer_id}"))
+
+    def list_answers(self) -> Iterator[Answer]:
+        yield from cast(Iterator[Answer], self._items("/v1/answers"))
+
+    # Money
+
+    def get_usage(self, *, start: str | None = None, end: str | None = None) -> dict[str, Any]:
+        return self._json("GET", "/v1/usage", params=_given({"start": start, "end": end}))
+
+    def get_costs(
+        self,
+        *,
+        group_by: Sequence[str] = ("day", "stage"),
+        start: str | None = None,
+        end: str | None = None,
+        time_zone: str | None = None,
+    ) -> dict[str, Any]:
+        """The cost report, grouped as asked."""
+        return self._json("GET", "/v1/reports/costs", params=_cost_query(group_by, start, end, time_zone))
+
+    def get_costs_csv(
+        self,
+        *,
+        group_by: Sequence[str] = ("day", "stage"),
+        start: str | None = None,
+        end: str | None = None,
+        time_zone: str | None = None,
+    ) -> str:
+        """The same report as CSV text."""
+        params = _cost_query(group_by, start, end, time_zone) | {"format": "csv"}
+        return self._send("GET", "/v1/reports/costs", params=params).text
+
+    def get_prices(self) -> dict[str, Any]:
+        return self._json("GET", "/v1/prices")
+
+    # Keys and tenants: scope `admin`
+
+    def create_key(
+        self, name: str, *, scopes: Sequence[str], expires_in_days: int | None = None
+    ) -> dict[str, Any]:
+        """The new key; `key` holds its secret, this once only."""
+        body = _given({"name": name, "scopes": list(scopes), "expires_in_days": expires_in_days})
+        return self._json("POST", "/v1/keys", json=body)
+
+    def list_keys(self) -> Iterator[dict[str, Any]]:
+        yield from self._items("/v1/keys")
+
+    def revoke_key(self, key_id: str) -> None:
+        self._send("DELETE", f"/v1/keys/{key_id}")
+
+    def create_tenant(self, name: str) -> dict[str, Any]:
+        return self._json("POST", "/v1/tenants", json={"name": name})
+
+    def list_tenants(self) -> Iterator[dict[str, Any]]:
+        yield from self._items("/v1/tenants")
+
+    # Transport
+
+    def _items(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        query = _given(params or {})
+        while True:
+            body = self._json("GET", path, params=query)
+            yield from body["items"]
+            if not body.get("next_cursor"):
+                return
+            query["cursor"] = body["next_cursor"]
+
+    def _patiently(self, look: Callable[[], Result]) -> Result:
+        """Outlast a restart of the API: what is waited for goes on without it."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return look()
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        response = self._send(method, path, **arguments)
+        try:
+            return cast(dict[str, Any], response.json())
+        except ValueError as error:
+            raise UnreachableError(
+                f"{self.url} answered, but not with JSON. Is that the address of a Longleaf server?"
+            ) from error
+
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
+        raise_for_problem(response)
+        return response
+
+
+def _require_success(answer: Answer) -> Answer:
+    if answer["status"] == "succeeded":
+        return answer
+    error = answer["error"] or {
+        "code": "job_cancelled",
+        "detail": f"Answer {answer['id']} was {answer['status']}.",
+    }
+    raise problem_from_body({**error, "answer_id": answer["id"], "job_id": answer["job_id"]})
+
+
+def _cost_query(
+    group_by: Sequence[str], start: str | None, end: str | None, time_zone: str | None
+) -> dict[str, Any]:
+    return _given({"group_by": ",".join(group_by), "start": start, "end": end, "time_zone": time_zone})
+
+
+def _is_local(url: str) -> bool:
+    """Whether it names this machine. Raises `UnreachableError` where it is no address at all."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise _no_address(url) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise _no_address(url)
+    return parsed.host in ("localhost", "::1") or parsed.host.startswith("127.")
+
+
+def _no_address(url: str) -> UnreachableError:
+    return UnreachableError(
+        f"{url!r} is not the address of a server. Give one such as http://127.0.0.1:8410."
+    )
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,142 @@
+"""The JSON objects of the API. A newer server may send more fields than these."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+FINAL_JOB_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
+FileStatus = Literal["queued", "parsing", "embedding", "ready", "duplicate", "failed"]
+AnswerMode = Literal["auto", "extractive", "abstractive"]
+
+
+class Failure(TypedDict):
+    code: str
+    detail: str
+
+
+class Collection(TypedDict):
+    id: str
+    name: str
+    created_at: str
+    num_documents: int
+
+
+class Document(TypedDict):
+    id: str
+    collection_id: str
+    name: str
+    names: list[str]
+    title: str
+    status: str
+    media_type: str
+    num_bytes: int
+    num_pages: int | None
+    num_chunks: int | None
+    num_characters: int | None
+    warnings: list[str]
+    error: Failure | None
+    created_at: str
+    indexed_at: str | None
+
+
+class FileProgress(TypedDict, total=False):
+    pages_done: int
+    pages_total: int
+    chunks_done: int
+    chunks_total: int
+
+
+class File(TypedDict):
+    """One file of an upload and what became of it."""
+
+    id: str
+    name: str
+    status: FileStatus
+    num_bytes: int
+    document_id: str | None
+    progress: FileProgress
+    error: Failure | None
+
+
+class _JobBase(TypedDict):
+    id: str
+    kind: str
+    queue: str
+    status: JobStatus
+    collection_id: str | None
+    progress: dict[str, Any]
+    attempt: int
+    error: Failure | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class Job(_JobBase, total=False):
+    """`files` only for an ingest got by id, `answer_id` only for an answer."""
+
+    files: list[File]
+    answer_id: str
+
+
+class Citation(TypedDict):
+    """`quote` is verbatim what stands between characters `start` and `end` of the document."""
+
+    number: int
+    document_id: str
+    document_name: str
+    start: int
+    end: int
+    first_page: int
+    last_page: int
+    quote: str
+    withdrawn: bool
+
+
+class Passage(TypedDict):
+    document_id: str
+    document_name: str
+    start: int
+    end: int
+    first_page: int
+    last_page: int
+    headings: list[str]
+    score: float
+
+
+class Usage(TypedDict):
+    """`prompt_tokens` includes `cached_tokens`."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+class Cost(TypedDict):
+    """`amount` is a decimal as text, so that no digit is lost."""
+
+    amount: str
+    currency: str
+
+
+class Answer(TypedDict):
+    id: str
+    job_id: str
+    collection_id: str
+    status: JobStatus
+    question: str
+    mode: str
+    outcome: Literal["answered", "refused"] | None
+    text: str | None
+    citations: list[Citation]
+    passages: list[Passage]
+    warnings: list[str]
+    finish_reason: str | None
+    model: str | None
+    usage: Usage | None
+    timings: dict[str, float | None] | None
+    cost: Cost | None
+    error: Failure | None
+    accepted_at: str
+    finished_at: str | None

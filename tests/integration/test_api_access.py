@@ -1,0 +1,212 @@
+"""Who may do what, for every route; both tables below are held against the application's own routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.clock import utc_now
+from core.ids import KeyId
+from tenancy.keys import revoke_key
+from tests.api_fixtures import ALL_SCOPES, House, make_answer, make_document, open_house
+
+SCOPES = {
+    "create_collection": {"ingest"},
+    "list_collections": {"ask", "ingest"},
+    "get_collection": {"ask", "ingest"},
+    "delete_collection": {"ingest"},
+    "upload_documents": {"ingest"},
+    "list_documents": {"ask", "ingest"},
+    "get_document": {"ask", "ingest"},
+    "get_document_text": {"ask", "ingest"},
+    "download_document": {"ask", "ingest"},
+    "delete_document": {"ingest"},
+    "list_jobs": {"ask", "ingest"},
+    "get_job": {"ask", "ingest"},
+    "cancel_job": {"ask", "ingest"},
+    "ask_question": {"ask"},
+    "list_answers": {"ask"},
+    "get_answer": {"ask"},
+    "follow_answer": {"ask"},
+    "get_usage": {"reports"},
+    "get_cost_report": {"reports"},
+    "get_prices": {"reports"},
+    "create_key": set(),
+    "list_keys": set(),
+    "revoke_key": set(),
+    "create_tenant": set(),
+    "list_tenants": set(),
+}
+"""The scopes of which one is enough; `admin` always is."""
+
+NAMING_NO_OBJECT = {
+    "create_collection",
+    "list_collections",
+    "list_jobs",
+    "list_answers",
+    "get_usage",
+    "get_cost_report",
+    "get_prices",
+    "create_key",
+    "list_keys",
+    "create_tenant",
+    "list_tenants",
+}
+
+BODIES = {
+    "create_collection": {"name": "x"},
+    "ask_question": {"question": "what?", "wait_seconds": 0},
+    "create_key": {"name": "x", "scopes": ["ask"]},
+    "create_tenant": {"name": "x"},
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with open_house(tmp_path_factory.mktemp("access")) as house:
+        yield house
+
+
+def routes(house: House) -> dict[str, tuple[str, str]]:
+    """Method and path of every route under /v1, by its operation id."""
+    return {
+        operation["operationId"]: (verb.upper(), path)
+        for path, item in house.app.openapi()["paths"].items()
+        for verb, operation in item.items()
+        if path.startswith("/v1")
+    }
+
+
+def call(house: House, name: str, headers: dict[str, str], **ids: str) -> int:
+    method, path = routes(house)[name]
+    for placeholder in ("collection_id", "document_id", "job_id", "answer_id", "key_id"):
+        path = path.replace("{" + placeholder + "}", ids.get(placeholder, "nothing_here"))
+    content = {"files": [("files", ("a.txt", b"x"))]} if name == "upload_documents" else {}
+    response = house.client.request(method, path, headers=headers, json=BODIES.get(name), **content)
+    if response.status_code >= 400:
+        assert response.headers["content-type"] == "application/problem+json"
+    return int(response.status_code)
+
+
+def test_the_tables_name_every_route(house: House) -> None:
+    assert set(SCOPES) == set(routes(house))
+    assert {name for name, (_, path) in routes(house).items() if "{" not in path} == NAMING_NO_OBJECT
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_without_a_key_every_route_answers_401(house: House, name: str) -> None:
+    assert call(house, name, {}) == 401
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_every_route_needs_its_scope(house: House, name: str) -> None:
+    for scope in ALL_SCOPES:
+        refused = call(house, name, house.key(scope, tenant=house.south)) == 403
+        # Tenants are the operator's, so even an administrator of `south` may not make one.
+        allowed = scope in SCOPES[name] or (scope == "admin" and name != "create_tenant")
+        assert refused is not allowed, scope
+
+
+@pytest.fixture(scope="module")
+def norths(house: House) -> dict[str, str]:
+    """One object of each kind, all of them north's."""
+    answer = make_answer(house)
+    return {
+        "collection_id": house.collection(),
+        "document_id": make_document(house),
+        "job_id": answer.job_id,
+        "answer_id": answer.id,
+        "key_id": house.client.get("/v1/keys", headers=house.key()).json()["items"][0]["id"],
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(SCOPES) - NAMING_NO_OBJECT))
+def test_another_tenants_object_does_not_exist(house: House, norths: dict[str, str], name: str) -> None:
+    assert call(house, name, house.key(tenant=house.south), **norths) == 404
+
+
+def test_nothing_that_was_tried_on_another_tenants_objects_had_an_effect(
+    house: House, norths: dict[str, str]
+) -> None:
+    headers = house.key()
+    assert house.client.get(f"/v1/collections/{norths['collection_id']}", headers=headers).is_success
+    assert house.client.get(f"/v1/documents/{norths['document_id']}", headers=headers).is_success
+    job = house.client.get(f"/v1/jobs/{norths['job_id']}", headers=headers).json()
+    assert job["status"] == "queued"
+    keys = house.client.get("/v1/keys", headers=headers).json()["items"]
+    assert all(key["revoked_at"] is None for key in keys)
+
+
+@pytest.mark.parametrize("path", ["/v1/collections", "/v1/jobs", "/v1/answers"])
+def test_lists_show_nothing_of_another_tenant(house: House, norths: dict[str, str], path: str) -> None:
+    mine = house.client.get(path, headers=house.key()).text
+    theirs = house.client.get(path, headers=house.key(tenant=house.south)).text
+    assert any(identifier in mine for identifier in norths.values())
+    assert not any(identifier in theirs for identifier in norths.values())
+
+
+def test_an_answer_filter_by_another_tenants_collection_finds_no_collection(
+    house: House, norths: dict[str, str]
+) -> None:
+    response = house.client.get(
+        f"/v1/answers?collection_id={norths['collection_id']}", headers=house.key(tenant=house.south)
+    )
+    assert response.status_code == 404
+
+
+def test_an_administrator_sees_only_their_own_tenant_and_the_operator_all(house: House) -> None:
+    own = house.client.get("/v1/tenants", headers=house.key(tenant=house.south)).json()["items"]
+    everyone = house.client.get("/v1/tenants", headers=house.key()).json()["items"]
+    assert [tenant["id"] for tenant in own] == [house.south]
+    assert {house.north, house.south} <= {tenant["id"] for tenant in everyone}
+
+
+def test_a_wrong_key_is_refused_with_a_challenge(house: House) -> None:
+    response = house.client.get("/v1/collections", headers={"Authorization": "Bearer ll_wrong"})
+    assert response.status_code == 401
+    assert response.json()["code"] == "not_authenticated"
+    assert response.headers["www-authenticate"] == 'Bearer realm="longleaf", error="invalid_token"'
+
+
+def test_a_missing_key_is_asked_for(house: House) -> None:
+    response = house.client.get("/v1/collections")
+    assert response.headers["www-authenticate"] == 'Bearer realm="longleaf"'
+    assert "longleaf keys" in response.json()["remedy"]
+
+
+@pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "ll_something", "Bearer", "Bearer 钥匙".encode()])
+def test_other_kinds_of_authorization_are_refused(house: House, header: str | bytes) -> None:
+    assert house.client.get("/v1/collections", headers={"Authorization": header}).status_code == 401
+
+
+def test_an_expired_key_is_told_so(house: House) -> None:
+    past = utc_now() - timedelta(days=2)
+    token = house.issue("ask", now=past, expires_at=past + timedelta(days=1))
+    response = house.client.get("/v1/collections", headers={"Authorization": f"Bearer {token}"})
+    assert (response.status_code, response.json()["code"]) == (401, "key_expired")
+
+
+def test_a_revoked_key_is_told_so(house: House) -> None:
+    token = house.issue("ask")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert house.client.get("/v1/collections", headers=headers).is_success
+    newest = house.client.get("/v1/keys?limit=200", headers=house.key()).json()["items"][-1]
+    with house.services.database.write() as session:
+        revoke_key(session, house.north, KeyId(newest["id"]), now=utc_now())
+    response = house.client.get("/v1/collections", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (401, "key_revoked")
+
+
+def test_cancelling_takes_the_scope_that_starting_took(house: House) -> None:
+    job_id = make_answer(house).job_id
+    assert house.client.post(f"/v1/jobs/{job_id}/cancel", headers=house.key("ingest")).status_code == 403
+    assert house.client.post(f"/v1/jobs/{job_id}/cancel", headers=house.key("ask")).is_success
+
+
+def test_every_object_survives_in_a_house_of_its_own(tmp_path: Path) -> None:
+    """Two installations share nothing: a key of one is unknown in the other."""
+    with open_house(tmp_path / "a") as first, open_house(tmp_path / "b") as second:
+        assert second.client.get("/v1/collections", headers=first.key()).status_code == 401

@@ -1,0 +1,71 @@
+"""`python -m workers.main QUEUE`: a worker of one queue. Models are loaded before the first task."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+import structlog
+from celery import Celery
+from celery.signals import worker_ready
+
+from bootstrap.worker_services import WorkerServices, build_worker_services
+from core.ids import JobId
+from core.logging import configure_logging
+from core.settings import WorkerSettings, load_settings
+from storage.jobs import QUEUES
+from workers.celery_app import TASK_NAME, create_celery
+from workers.execution import JobExecutor
+
+log = structlog.get_logger()
+
+
+def register_tasks(celery: Celery, executor: JobExecutor) -> None:
+    """The one task there is: run the job with this id."""
+
+    @celery.task(name=TASK_NAME)  # type: ignore[untyped-decorator]
+    def run_job(job_id: str) -> None:
+        executor.execute(JobId(job_id))
+
+
+def num_threads(queue: str, settings: WorkerSettings) -> int:
+    """Questions mostly wait for the engine, so several share a process; ingest uses all cores alone."""
+    return settings.interactive_threads if queue == "interactive" else 1
+
+
+def create_executor(services: WorkerServices) -> JobExecutor:
+    return JobExecutor(services.database, services.events, services.handlers, services.settings.worker)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run a Longleaf worker.")
+    parser.add_argument("queue", choices=QUEUES, nargs="+", help="queues to work on")
+    queues: list[str] = parser.parse_args().queue
+    settings = load_settings()
+    configure_logging(settings.log_level, settings.log_format)
+    services = build_worker_services(settings)
+    celery = create_celery(settings)
+    register_tasks(celery, create_executor(services))
+
+    @worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
+    def _say_ready(**_: object) -> None:
+        log.info("ready", queue=",".join(queues))
+
+    worker = celery.Worker(
+        queues=queues,
+        # Threads: a model is loaded once per process, and is never carried through a fork.
+        pool="threads",
+        concurrency=max(num_threads(queue, settings.worker) for queue in queues),
+        loglevel=logging.WARNING,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        optimization="fair",
+    )
+    worker.start()
+    services.close()
+    raise SystemExit(worker.exitcode)
+
+
+if __name__ == "__main__":
+    main()
