@@ -76,12 +76,15 @@ class Database:
 
 
 def _create(url: str) -> Engine:
+    # hide_parameters: an error's trace must not carry questions or document text into a log.
     parsed = make_url(url)
     if not parsed.drivername.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20, hide_parameters=True)
     if parsed.database and parsed.database != ":memory:":
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+    engine = create_engine(
+        url, connect_args={"timeout": 30, "check_same_thread": False}, hide_parameters=True
+    )
 
     @event.listens_for(engine, "connect")
     def _configure(connection: object, _record: object) -> None:

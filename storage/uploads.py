@@ -72,11 +72,11 @@ class UploadedFileRepository:
 
     def count_by_status(self, job_id: JobId) -> dict[str, int]:
         rows = self._session.execute(
-            select(UploadedFile.status, func.count())
+            select(UploadedFile.status, func.count().label("num"))
             .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.job_id == job_id)
             .group_by(UploadedFile.status)
         )
-        return {status: count for status, count in rows}
+        return {row.status: row.num for row in rows}
 
     def set(self, file_id: UploadedFileId, **values: object) -> None:
         """Change columns of one file."""

@@ -1,0 +1,35 @@
+"""Benchmarks on the real parts. `longleaf bench NAME` runs one; names and keys are stable.
+
+A benchmark is a module with `run(options: BenchOptions) -> BenchResult`; it is imported only when
+it runs, since most of them load models.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from bench.report import BenchOptions, BenchResult
+from core.errors import NotFound
+
+BENCHMARKS: dict[str, str] = {
+    "overhead": "bench.overhead",
+    "search": "bench.search",
+    "ingest": "bench.ingest",
+}
+
+
+def run_benchmark(name: str, options: BenchOptions) -> BenchResult:
+    """Run the benchmark of that name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if name not in BENCHMARKS:
+        raise NotFound(
+            f"There is no benchmark named {name!r}.", remedy=f"Choose from {', '.join(sorted(BENCHMARKS))}."
+        )
+    result: BenchResult = import_module(BENCHMARKS[name]).run(options)
+    return result
+
+
+__all__ = ["BENCHMARKS", "BenchOptions", "BenchResult", "run_benchmark"]
