@@ -17,6 +17,7 @@ from inference.prepare import model_path
 from inference.protocols import ChatTokenizer, Embedder, Generator
 from inference.registry import ModelSpec, find_model
 from inference.tokenizers import HuggingFaceTokenizer
+from ingest.compaction import COMPACT_KIND, CompactionPipeline
 from ingest.embedding import ChunkEmbedder
 from ingest.pipeline import IngestPipeline
 from ingest.uploads import INGEST_KIND
@@ -24,6 +25,7 @@ from retrieval.dense_index import DenseIndex
 from retrieval.extraction import MIN_SUPPORT, EmbeddingExtractor
 from retrieval.index_writer import IndexWriter
 from retrieval.lexical_index import LexicalIndex
+from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
 from storage.database import Database
 from storage.events import EventBus
@@ -31,7 +33,7 @@ from storage.events import EventBus
 EXTRACTIVE_BELOW_PARAMETERS = 1_000_000_000
 """A generator smaller than this writes worse answers than the sentences it was given."""
 
-Handlers = Mapping[str, IngestPipeline | AnswerPipeline]
+Handlers = Mapping[str, IngestPipeline | AnswerPipeline | CompactionPipeline]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         max_chunk_tokens=min(settings.chunk.max_tokens, embedder.max_tokens),
         index_writer=IndexWriter(dense=dense, lexical=lexical),
     )
+    compaction = CompactionPipeline(
+        shared.database,
+        IndexMaintenance(database=shared.database, embedder=embedder, dense=dense, lexical=lexical),
+    )
     return WorkerServices(
         settings=settings,
         database=shared.database,
@@ -110,7 +116,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         tokenizer=tokenizer,
         generator=generator,
         retrieval=retrieval,
-        handlers={INGEST_KIND: ingest, ANSWER_KIND: answers},
+        handlers={INGEST_KIND: ingest, ANSWER_KIND: answers, COMPACT_KIND: compaction},
         shared=shared,
     )
 

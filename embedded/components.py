@@ -110,10 +110,18 @@ def relay_spec(settings: Settings) -> ProcessSpec:
     return _python_spec("relay", ("-m", "workers.relay"), settings, is_ready=says_ready)
 
 
+# Background work such as compaction runs between uploads, where questions do not wait for it.
+QUEUES_OF = {"interactive": ("interactive",), "ingest": ("ingest", "batch")}
+
+
 def worker_spec(queue: str, settings: Settings) -> ProcessSpec:
     # The first start of a worker loads and may compile the encoder.
     return _python_spec(
-        queue, ("-m", "workers.main", queue), settings, is_ready=says_ready, start_timeout_seconds=240.0
+        queue,
+        ("-m", "workers.main", *QUEUES_OF[queue]),
+        settings,
+        is_ready=says_ready,
+        start_timeout_seconds=240.0,
     )
 
 

@@ -103,7 +103,7 @@ class AnswerPipeline:
         finished = False
         try:
             search = self._search(run, question, consumption)
-            draft = self._answer(run, question, search.passages, consumption)
+            draft = self._answer(run, question, search, consumption)
             self._finish(run, question, search, draft, consumption, started_at)
             finished = True
         finally:
@@ -139,12 +139,16 @@ class AnswerPipeline:
         return search
 
     def _answer(
-        self, run: JobRun, question: Question, passages: Sequence[Passage], consumption: Consumption
+        self, run: JobRun, question: Question, search: SearchResult, consumption: Consumption
     ) -> Draft:
+        passages = search.passages
         if not passages:
             return self._refuse(question)
         extraction = self._extractor.extract(
-            question.text, passages, num_sentences=self._settings.extractive_sentences
+            question.text,
+            passages,
+            num_sentences=self._settings.extractive_sentences,
+            query_vector=search.query_vector,
         )
         consumption.seconds["extract_seconds"] = extraction.seconds
         consumption.lines.append(

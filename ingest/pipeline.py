@@ -26,6 +26,7 @@ from core.settings import Settings
 from inference.protocols import Tokenizer
 from ingest.chunking import ChunkDraft, chunk_document
 from ingest.claims import Claim, claim_document, release_documents
+from ingest.compaction import request_compaction
 from ingest.embedding import ChunkEmbedder
 from ingest.isolation import IsolatedDocument, parse_isolated
 from ingest.layout import pack_layout
@@ -150,6 +151,14 @@ class IngestPipeline:
             return "yielded"
         with self._database.write() as session:
             run.succeed(session)
+            if run.job.collection_id is not None:
+                request_compaction(
+                    session,
+                    run.job,
+                    run.job.collection_id,
+                    model_revision=self._chunk_embedder.embedder.revision,
+                    max_attempts=self._settings.worker.max_attempts,
+                )
         return "done"
 
     def abandon(self, job: ClaimedJob, error: LongleafError) -> None:

@@ -48,9 +48,14 @@ def fuse_rankings(
 
     Reciprocal rank is (k + 1) / (k + rank), so 1 for the first (Cormack et al., SIGIR 2009);
     relative score is 0 for a ranking's last chunk and 1 for its first, so that a clear winner
-    counts for more than the first of many alike. The shares and the ramps of `weigh_sides` were
-    chosen on XQuAD (en, zh and across), CMRC 2018 and Cranfield with multilingual-e5-small and
-    MiniLM. Ties break by chunk id.
+    counts for more than the first of many alike. Ties break by chunk id.
+
+    The shares and the ramps of `weigh_sides` were chosen on XQuAD (en, zh and across), CMRC 2018
+    and Cranfield with multilingual-e5-small and MiniLM, so their figures there flatter them. On sets
+    that had no say: DomainRAG (zh) 4.9 points of nDCG@10 above the better side; OHR-Bench (en, in
+    chunks) 0.6 below BM25, within its interval, and 1.7 above plain reciprocal rank. Where texts
+    exceed the embedder's window (OHR-Bench by whole pages) it is 3.4 below BM25: nothing here
+    notices a side that is weak without being blind.
 
     Raises:
         InvalidInput: `k` is negative.

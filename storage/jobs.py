@@ -75,6 +75,16 @@ class JobRepository:
             )
         return found
 
+    def has_queued(self, kind: str, collection_id: CollectionId) -> bool:
+        """Whether such a job waits to be claimed."""
+        query = select(Job.id).where(
+            Job.tenant_id == self._tenant_id,
+            Job.collection_id == collection_id,
+            Job.kind == kind,
+            Job.status == "queued",
+        )
+        return self._session.scalar(query.limit(1)) is not None
+
     def list_page(
         self, page: PageRequest, *, status: str | None = None, kind: str | None = None
     ) -> Page[Job]:

@@ -27,6 +27,7 @@ from inference.protocols import (
     GenerationDelta,
     GenerationRequest,
 )
+from ingest.compaction import CompactionPipeline
 from ingest.embedding import ChunkEmbedder
 from ingest.pipeline import IngestPipeline
 from ingest.uploads import FileReceiver, register_upload
@@ -34,6 +35,7 @@ from retrieval.dense_index import DenseIndex
 from retrieval.extraction import EmbeddingExtractor
 from retrieval.index_writer import IndexWriter
 from retrieval.lexical_index import LexicalIndex
+from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
 from storage.blobs import LocalBlobStore
 from storage.collections import CollectionRepository
@@ -129,6 +131,7 @@ class House:
     ingest: IngestPipeline
     retrieval: RetrievalPipeline
     answers: AnswerPipeline
+    compaction: CompactionPipeline
 
     def upload(self, files: Mapping[str, bytes], *, collection_id: CollectionId | None = None) -> JobId:
         received = []
@@ -227,6 +230,10 @@ def build_house(database: Database, root: Path) -> House:
         ingest=ingest,
         retrieval=retrieval,
         answers=answers,
+        compaction=CompactionPipeline(
+            database,
+            IndexMaintenance(database=database, embedder=embedder, dense=dense, lexical=lexical),
+        ),
     )
 
 

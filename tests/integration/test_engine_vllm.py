@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import EngineUnavailable
-from core.settings import EngineSettings, load_settings
+from core.settings import EngineSettings
 from generation.instructions import instructions_for
 from generation.prompt import build_prompt
 from generation.segments import PromptPassage
@@ -31,9 +31,8 @@ pytest.importorskip("vllm")
 
 
 @pytest.fixture(scope="module")
-def model_folder() -> Path:
-    """The packaged model, prepared in the data folder unless it is there."""
-    return prepare_model(find_model("smollm2-135m-instruct"), load_settings().model_dir)
+def model_folder(model_cache: Path) -> Path:
+    return prepare_model(find_model("smollm2-135m-instruct"), model_cache)
 
 
 @pytest.fixture(scope="module")

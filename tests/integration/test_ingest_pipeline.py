@@ -226,3 +226,14 @@ def test_another_jobs_live_document_is_waited_for(house: House) -> None:
     assert outcomes == ["asked", "yielded"]
     assert house.files(first)[0].status == "ready"
     assert count(house, Document) == 1
+
+
+def test_many_small_uploads_ask_for_one_compaction_which_loses_nothing(house: House) -> None:
+    for i in range(9):
+        run(house, house.upload({f"{i}.md": f"# Note {i}\n\nThe secret number is {i}.".encode()}))
+    with house.database.read() as session:
+        queued = session.scalars(select(Job).where(Job.kind == "compact")).all()
+    assert [job.status for job in queued] == ["queued"]
+    assert house.compaction.run(house.claim(JobId(queued[0].id))) == "done"
+    assert count(house, IndexSegment) <= 2
+    assert "number is 7" in search(house, "Which note has the secret number 7?")[0]

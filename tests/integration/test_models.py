@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import inference
 from core.errors import ModelUnavailable
 from inference.encoders import SentenceTransformerEmbedder, load_embedder
 from inference.manifest import read_manifest
@@ -55,24 +52,8 @@ Vectors = NDArray[np.float32]
 
 
 @pytest.fixture(scope="session")
-def model_dir(request: pytest.FixtureRequest) -> Path:
-    """Where models are prepared once, and anew when the code that prepares them changes."""
-    folder = Path(request.config.cache.mkdir("longleaf-models"))
-    stamp, code = folder / "code", preparing_code()
-    if not stamp.is_file() or stamp.read_text() != code:
-        shutil.rmtree(folder)
-        folder.mkdir()
-        stamp.write_text(code)
-    return folder
-
-
-def preparing_code() -> str:
-    """A hash of the modules that shape a prepared folder."""
-    whole = hashlib.sha256()
-    for pattern in ("packed_*.py", "packed_*/*.py", "prepare.py", "manifest.py", "openvino_encoder.py"):
-        for path in sorted(Path(inference.__file__).parent.glob(pattern)):
-            whole.update(path.read_bytes())
-    return whole.hexdigest()
+def model_dir(model_cache: Path) -> Path:
+    return model_cache
 
 
 @pytest.fixture(scope="module", autouse=True)

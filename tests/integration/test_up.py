@@ -27,12 +27,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 COMPONENTS = ("valkey", "relay", "ingest", "interactive", "api")
 
 
-@pytest.fixture(scope="module")
-def model_cache() -> Path:
-    """Prepared models, kept between runs: preparing them takes most of a minute."""
-    return PACKAGE_ROOT / ".cache" / "models"
-
-
 @pytest.fixture
 def settings(tmp_path: Path, model_cache: Path) -> Settings:
     port = find_free_port("127.0.0.1", preferred=0)

@@ -1,0 +1,34 @@
+"""What tests of every kind share."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+import inference
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def model_cache() -> Path:
+    """Where packaged models are prepared once, and anew when the code that prepares them changes."""
+    folder = ROOT / ".cache" / "models"
+    stamp, code = folder / "code", _preparing_code()
+    if not stamp.is_file() or stamp.read_text() != code:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        stamp.write_text(code)
+    return folder
+
+
+def _preparing_code() -> str:
+    """A hash of the modules that shape a prepared folder."""
+    whole = hashlib.sha256()
+    for pattern in ("packed_*.py", "packed_*/*.py", "prepare.py", "manifest.py", "openvino_encoder.py"):
+        for path in sorted(Path(inference.__file__).parent.glob(pattern)):
+            whole.update(path.read_bytes())
+    return whole.hexdigest()
