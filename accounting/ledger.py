@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from decimal import Decimal
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting import append_only as append_only  # who can write the ledger has it protected
 from accounting.money import cost_of
-from accounting.price_table import AppliedPrice, find_currency, prices_at
+from accounting.price_table import AppliedPrice, prices_at
 from accounting.stages import Stage
 from core.clock import Clock, utc_now
 from core.errors import InvalidInput
@@ -22,7 +21,7 @@ from core.usage import TokenUsage
 from storage.insertion import insert_if_absent
 from storage.models import LedgerEntry
 
-__all__ = ["Ledger", "LedgerLine", "SourceCost", "Stage", "answer_cost", "generation_lines"]
+__all__ = ["Ledger", "LedgerLine", "Stage", "generation_lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +51,6 @@ class LedgerLine:
     def identity(self) -> tuple[str, int, str]:
         """What the ledger holds once."""
         return self.source, self.attempt, self.stage.value
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCost:
-    """What one effect cost: to the tenant, and in failed attempts that nobody pays."""
-
-    cost: Decimal
-    burned_cost: Decimal
-    currency: str
 
 
 class Ledger:
@@ -94,13 +84,17 @@ class Ledger:
         prices = prices_at(
             session, [(line.model, line.stage) for line in written], moment, tenant_id=tenant_id
         )
-        for line in written:
-            values = _values(line, prices[line.model, line.stage])
-            insert_if_absent(
-                session,
-                LedgerEntry,
-                {"id": new_id("led"), "tenant_id": tenant_id, "created_at": moment, **values},
-            )
+        rows = [
+            {
+                "id": new_id("led"),
+                "tenant_id": tenant_id,
+                "created_at": moment,
+                **_values(line, prices[line.model, line.stage]),
+            }
+            for line in written
+        ]
+        if insert_if_absent(session, LedgerEntry, *rows) == len(rows):
+            return [LedgerEntry(**row) for row in rows]
         return _find(session, tenant_id, written)
 
 
@@ -147,17 +141,6 @@ def generation_lines(
         for stage, num_tokens, seconds in counts
         if num_tokens
     ]
-
-
-def answer_cost(session: Session, tenant_id: TenantId, source: str) -> SourceCost:
-    """What the ledger says an answer (or another effect) cost, over all its stages and attempts."""
-    rows = session.execute(
-        select(LedgerEntry.billed, func.sum(LedgerEntry.cost).label("cost"))
-        .where(LedgerEntry.tenant_id == tenant_id, LedgerEntry.source == source)
-        .group_by(LedgerEntry.billed)
-    )
-    sums = {row.billed: row.cost for row in rows}
-    return SourceCost(sums.get(True, Decimal(0)), sums.get(False, Decimal(0)), find_currency(session))
 
 
 def _check(lines: Sequence[LedgerLine]) -> None:

@@ -10,7 +10,7 @@ from generation.answer_draft import Statement
 from generation.citations import Quote
 from retrieval.passages import Passage
 from retrieval.sentences import split_sentences
-from retrieval.text_analysis import analyze
+from retrieval.term_weights import terms_of
 
 MIN_COVERAGE = 0.6
 """Share of an answer sentence's words that its source must have to count as support."""
@@ -29,7 +29,7 @@ class Attribution:
     @property
     def unsupported(self) -> tuple[str, ...]:
         """Sentences that say something which nothing supports."""
-        return tuple(s.text for s in self.statements if s.quote is None and analyze(s.text))
+        return tuple(s.text for s in self.statements if s.quote is None and terms_of(s.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def attribute(answer: str, question: str, passages: Sequence[Passage]) -> Attrib
         passages: in the order the prompt numbered them.
     """
     sources = [source for number, p in enumerate(passages, 1) for source in _sources(p, number)]
-    question_words = frozenset(analyze(question))
+    question_words = terms_of(question)
     statements: list[Statement] = []
     sentences = split_sentences(answer)
     for sentence, following in zip(sentences, [*sentences[1:], None], strict=True):
@@ -84,7 +84,7 @@ def _sources(passage: Passage, number: int) -> list[_Source]:
                 text=sentence.text,
             ),
             passage_number=number,
-            words=frozenset(analyze(sentence.text)),
+            words=terms_of(sentence.text),
             numbers=_numbers(sentence.text),
         )
         for sentence in split_sentences(passage.text)
@@ -92,7 +92,7 @@ def _sources(passage: Passage, number: int) -> list[_Source]:
 
 
 def _best(text: str, question_words: frozenset[str], sources: Sequence[_Source]) -> _Source | None:
-    words, numbers = frozenset(analyze(text)), _numbers(text)
+    words, numbers = terms_of(text), _numbers(text)
     if not words:
         return None
     best: _Source | None = None

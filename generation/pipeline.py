@@ -13,11 +13,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import structlog
 
-from accounting.ledger import Ledger, LedgerLine, Stage, answer_cost, generation_lines
+from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
 from core.clock import utc_now
 from core.errors import LongleafError, TooLong
 from core.ids import AnswerId, CollectionId
@@ -235,13 +236,15 @@ class AnswerPipeline:
         with self._generator.stream(request) as deltas:
             for delta in deltas:
                 consumption.usage = delta.usage
+                run.checkpoint()
                 consumption.first_token_at = consumption.first_token_at or time.monotonic()
                 text += delta.text
                 finish_reason = delta.finish_reason or finish_reason
                 consumption.engine = delta.timings or consumption.engine
+                if not delta.text:
+                    continue
                 data = {"text": delta.text, "usage": _usage_json(delta.usage), "attempt": run.job.attempt}
                 self._events.publish(run.job.id, "delta", data)
-                run.checkpoint()
         return text.strip(), finish_reason
 
     def _finish(
@@ -263,8 +266,7 @@ class AnswerPipeline:
             run.succeed(session)
             now = utc_now()
             lines = self._all_lines(job, question, job.attempt, consumption)
-            self._ledger.record(session, job.tenant_id, lines, at=now)
-            cost = answer_cost(session, job.tenant_id, question.answer_id)
+            entries = self._ledger.record(session, job.tenant_id, lines, at=now)
             AnswerRepository(session, job.tenant_id).complete(
                 question.answer_id,
                 mode=draft.mode,
@@ -279,8 +281,8 @@ class AnswerPipeline:
                 cached_tokens=consumption.usage.cached_tokens,
                 completion_tokens=consumption.usage.completion_tokens,
                 timings=_timings(job, question, consumption, started_at, now),
-                cost=cost.cost,
-                currency=cost.currency,
+                cost=sum((entry.cost for entry in entries), Decimal(0)),
+                currency=entries[0].currency if entries else None,
                 finished_at=now,
             )
 

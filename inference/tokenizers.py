@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from inference.protocols import ChatFrame
 
 TOKENIZER_FILE = "tokenizer.json"
 _MARKUP = re.compile(r"^(<.+>|\[.+\])$", re.DOTALL)
+_MAX_KEPT_TEXTS = 512
 
 
 class HuggingFaceTokenizer:
@@ -32,6 +33,9 @@ class HuggingFaceTokenizer:
         self._folder = folder
         self._content = FastTokenizer.from_str(json.dumps(_without_markup(_read_tokenizer(folder))))
         self._template = ChatTemplate.find(folder)
+        self._frames: dict[bool, ChatFrame] = {}
+        # Prompts repeat: instructions always, passages of hot documents often.
+        self._encode = lru_cache(maxsize=_MAX_KEPT_TEXTS)(self._encode_content)
         self._revision = _revision(folder, self._template)
 
     @property
@@ -40,7 +44,10 @@ class HuggingFaceTokenizer:
         return self._revision
 
     def encode(self, text: str) -> list[int]:
-        return list(self._content.encode(text, add_special_tokens=False).ids)
+        return list(self._encode(text))
+
+    def _encode_content(self, text: str) -> tuple[int, ...]:
+        return tuple(self._content.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the tokens, special tokens written out."""
@@ -63,6 +70,11 @@ class HuggingFaceTokenizer:
         Raises:
             ModelUnavailable: the model has no chat template.
         """
+        if has_system not in self._frames:  # the same for every prompt, and costly to render
+            self._frames[has_system] = self._render_frame(has_system=has_system)
+        return self._frames[has_system]
+
+    def _render_frame(self, *, has_system: bool) -> ChatFrame:
         if self._template is None:
             raise ModelUnavailable(
                 f"The model in {self._folder} has no chat template.",

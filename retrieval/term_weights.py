@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from retrieval.text_analysis import analyze
 
 
+@lru_cache(maxsize=1 << 14)  # the same passages come back: a hot document is analysed once
 def terms_of(text: str) -> frozenset[str]:
     """The distinct terms of `text`."""
     return frozenset(analyze(text))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, select
+from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
@@ -207,15 +208,15 @@ class ChunkRepository:
         found: dict[ChunkId, LiveChunk] = {}
         for i in range(0, len(chunk_ids), _IN_LIMIT):
             query = self._live(collection_id).where(Chunk.id.in_(chunk_ids[i : i + _IN_LIMIT]))
-            for chunk, document in self._session.execute(query):
-                found[ChunkId(chunk.id)] = _live_chunk(chunk, document)
+            for row in self._session.execute(query):
+                found[ChunkId(row.id)] = _live_chunk(row)
         return found
 
     def list_live(self, collection_id: CollectionId) -> Iterable[LiveChunk]:
         """All chunks of the collection's ready documents, in document and position order."""
         query = self._live(collection_id).order_by(Chunk.document_id, Chunk.position)
-        for chunk, document in self._session.execute(query).yield_per(1000):
-            yield _live_chunk(chunk, document)
+        for row in self._session.execute(query).yield_per(1000):
+            yield _live_chunk(row)
 
     def list_by_document(self, document_id: DocumentId) -> Sequence[Chunk]:
         return self._session.scalars(
@@ -228,9 +229,14 @@ class ChunkRepository:
         query = self._live(collection_id).with_only_columns(func.count(Chunk.id))
         return int(self._session.execute(query).scalar_one())
 
-    def _live(self, collection_id: CollectionId):  # type: ignore[no-untyped-def]
+    def _live(self, collection_id: CollectionId) -> Select[Any]:
+        # Columns and not entities: a question loads a hundred of these.
         return (
-            select(Chunk, Document)
+            select(
+                *Chunk.__table__.columns,
+                Document.name.label("document_name"),
+                Document.title.label("document_title"),
+            )
             .join(Document, Document.id == Chunk.document_id)
             .where(
                 Chunk.tenant_id == self._tenant_id,
@@ -241,20 +247,20 @@ class ChunkRepository:
         )
 
 
-def _live_chunk(chunk: Chunk, document: Document) -> LiveChunk:
+def _live_chunk(row: Row[Any]) -> LiveChunk:
     return LiveChunk(
-        id=ChunkId(chunk.id),
-        document_id=DocumentId(document.id),
-        document_name=document.name,
-        document_title=document.title,
-        position=chunk.position,
-        start=chunk.start,
-        end=chunk.end,
-        first_page=chunk.first_page,
-        last_page=chunk.last_page,
-        headings=tuple(chunk.headings),
-        text=chunk.text,
-        num_generator_tokens=chunk.num_generator_tokens,
+        id=ChunkId(row.id),
+        document_id=DocumentId(row.document_id),
+        document_name=row.document_name,
+        document_title=row.document_title,
+        position=row.position,
+        start=row.start,
+        end=row.end,
+        first_page=row.first_page,
+        last_page=row.last_page,
+        headings=tuple(row.headings),
+        text=row.text,
+        num_generator_tokens=row.num_generator_tokens,
     )
 
 

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from storage.models import Base
 
 
-def insert_if_absent(session: Session, model: type[Base], values: Mapping[str, Any]) -> bool:
-    """Insert one row unless a unique key of it exists; True where it was inserted."""
+def insert_if_absent(session: Session, model: type[Base], *rows: Mapping[str, Any]) -> int:
+    """Insert the rows whose unique keys do not exist, in one statement; how many were inserted."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-    result = session.execute(dialect.insert(model).values(**values).on_conflict_do_nothing())
-    return bool(result.rowcount)  # type: ignore[attr-defined]
+    # Against the table and with the rows as parameters, so that the statement is compiled once.
+    statement = dialect.insert(model.__table__).on_conflict_do_nothing()
+    return session.connection().execute(statement, list(rows)).rowcount

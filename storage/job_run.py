@@ -33,8 +33,9 @@ class JobRun:
 
     def succeed(self, session: Session) -> None:
         """End the job as succeeded, with the rest of this transaction."""
-        self.confirm(session)
-        JobQueue(session).finish(self.job.id, self.owner)
+        status = JobQueue(session).finish(self.job.id, self.owner)
+        if status != "succeeded":
+            raise_unless_held("cancelled" if status == "cancelled" else "lost", self.job.id)
 
     def set_progress(self, session: Session, progress: dict[str, Any]) -> None:
         JobQueue(session).set_progress(self.job.id, self.owner, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 
 import structlog
@@ -51,6 +52,9 @@ def main() -> None:
     def _say_ready(**_: object) -> None:
         log.info("ready", queue=",".join(queues))
 
+    # What was loaded stays: the collector need not look at it again while somebody waits.
+    gc.collect()
+    gc.freeze()
     worker = celery.Worker(
         queues=queues,
         # Threads: a model is loaded once per process, and is never carried through a fork.
