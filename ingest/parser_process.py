@@ -1,12 +1,13 @@
 """The process that reads one file for `ingest/isolation.py` and may die of it.
 
-Run as `python -m ingest.parser_process PATH NAME MEMORY_BYTES CPU_SECONDS`; writes frames to
-standard output. Imports little, so that it starts in a tenth of a second.
+Run as `python -m ingest.parser_process`; its order comes as one JSON object on standard input, and
+frames go to standard output. Imports little, so that it starts in a tenth of a second.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from core.errors import LongleafError, UnreadableDocument
 from ingest.frames import END, ERROR, INFO, PAGE, pack_error, pack_info, pack_page, send_frame
-from ingest.parsers import parse
+from ingest.parsers import parse, preload
 
 
 def _limit(memory_bytes: int, cpu_seconds: int) -> None:
@@ -40,12 +41,17 @@ def _describe(error: Exception, name: str) -> LongleafError:
     )
 
 
-def main(path: str, name: str, memory_bytes: str, cpu_seconds: str) -> None:
-    """Parse one file and write its frames to standard output."""
-    _limit(int(memory_bytes), int(cpu_seconds))
-    output = sys.stdout.buffer
+def main() -> None:
+    """Wait for the order, parse its file and write the frames."""
+    preload()  # started ahead of its order, it has the time
+    received = sys.stdin.buffer.read()
+    if not received:
+        return  # whoever started us is gone, or needs us no more
+    order = json.loads(received)
+    _limit(order["memory_bytes"], order["cpu_seconds"])
+    name, output = order["name"], sys.stdout.buffer
     try:
-        info, pages = parse(Path(path), name)
+        info, pages = parse(Path(order["path"]), name)
         send_frame(output, INFO, pack_info(info))
         for page in pages:
             send_frame(output, PAGE, pack_page(page))
@@ -57,4 +63,4 @@ def main(path: str, name: str, memory_bytes: str, cpu_seconds: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

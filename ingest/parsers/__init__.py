@@ -24,6 +24,11 @@ _MODULES = {
 }
 
 
+def preload() -> None:
+    """Import the module that takes longest, for a process that is waiting anyway."""
+    import_module(_MODULES[Format.PDF])
+
+
 def parse(path: Path, name: str) -> ParsedDocument:
     """Read the file at `path`, uploaded as `name`, in this very process.
 
