@@ -143,7 +143,15 @@ def _ask(
 def _show_cache(client: LongleafClient, collection: Collection, question: str, console: Console) -> None:
     _title(console, "The English question, written by the generator; then again, from its cache")
     for _ in range(2):
-        _ask(client, collection, question, console, mode="abstractive", max_tokens=_WRITTEN_TOKENS)
+        _ask(
+            client,
+            collection,
+            question,
+            console,
+            mode="abstractive",
+            num_passages=2,
+            max_tokens=_WRITTEN_TOKENS,
+        )
 
 
 def _title(console: Console, text: str) -> None:

@@ -15,6 +15,10 @@ from retrieval.term_weights import terms_of
 MIN_COVERAGE = 0.6
 """Share of an answer sentence's words that its source must have to count as support."""
 
+FEW_WORDS = 4
+MIN_ASKED = 0.4
+"""A sentence of fewer words stands anywhere: its source must also have so much of the question."""
+
 _QUESTION_WEIGHT = 0.5
 _MARK = re.compile(r"\s*\[(\d{1,3})\]")
 _NUMBER = re.compile(r"\d[\d,.]*")
@@ -44,7 +48,7 @@ def attribute(answer: str, question: str, passages: Sequence[Passage]) -> Attrib
     """The best supporting sentence for each sentence of `answer`, found by words.
 
     A source must hold at least `MIN_COVERAGE` of the answer sentence's words and every number in
-    it. Among those, the words of the question decide, so that "six" is cited where the question is
+    it; for a sentence of few words it must hold a good part of the question too. Among those, the words of the question decide, so that "six" is cited where the question is
     answered rather than where any six stands. A mark like `[2]` that the model gave confines the
     search to that passage when it supports the sentence; marks of passages that do not exist are
     ignored.
@@ -102,6 +106,8 @@ def _best(text: str, question_words: frozenset[str], sources: Sequence[_Source])
         if coverage < MIN_COVERAGE or not numbers <= source.numbers:
             continue
         asked = len(question_words & source.words) / max(1, len(question_words))
+        if len(words) < FEW_WORDS and asked < MIN_ASKED:
+            continue
         score = coverage + _QUESTION_WEIGHT * asked
         if score > best_score:
             best, best_score = source, score

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 import structlog
+from sqlalchemy.orm import Session
 
 from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
 from core.clock import utc_now
@@ -113,7 +114,7 @@ class AnswerPipeline:
                 self._record_burned(run.job, lines)
         return "done"
 
-    def abandon(self, job: ClaimedJob, error: LongleafError) -> None:
+    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
         """Nothing to close: an answer's status is its job's."""
 
     # ---- steps ---------------------------------------------------------------------------
@@ -201,6 +202,8 @@ class AnswerPipeline:
         warnings += [f"Passage {dropped.id} was left out: {dropped.reason}." for dropped in prompt.dropped]
         if finish_reason == "length":
             warnings.append(f"The answer was cut at max_tokens={question.sampling.max_tokens}.")
+        if finish_reason == "repetition":
+            warnings.append("The generator began to repeat itself and was stopped.")
         return Draft(
             mode="abstractive",
             outcome="answered",

@@ -17,7 +17,7 @@ from core.usage import TokenUsage
 from inference.completion_stream import DONE, CompletionStream
 from inference.engine_errors import error_from_body
 from inference.engine_metrics import EngineCounters, parse_counters
-from inference.engine_probe import completion_body, probe_engine
+from inference.engine_probe import REPETITION_DETECTION, completion_body, probe_engine
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
 from inference.server_sent_events import EventDecoder
 
@@ -307,6 +307,8 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
         body["stop"] = list(sampling.stop)
     if request.cache_salt and info.accepts_cache_salt:
         body["cache_salt"] = request.cache_salt
+    if info.stops_repetition:
+        body["repetition_detection"] = REPETITION_DETECTION
     if request.priority and info.accepts_priority:
         body["priority"] = request.priority
     return body

@@ -18,6 +18,17 @@ from inference.server_sent_events import EventDecoder
 PROBE_TOKEN_IDS = (10, 11, 12, 13)
 
 _REFUSALS = (400, 422)
+
+# A phrase of 3 to 40 tokens that comes three times in a row is a loop that small models do not
+# leave; every further token of it would be paid for nothing.
+REPETITION_DETECTION = {"max_pattern_size": 40, "min_pattern_size": 3, "min_count": 3}
+
+# Fields of vLLM's own, each with a value that it must refuse and one that it must take.
+_EXTENSIONS: dict[str, tuple[object, object]] = {
+    "cache_salt": ("", "probe"),
+    "priority": ("x", 0),
+    "repetition_detection": ("x", REPETITION_DETECTION),
+}
 _REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
 
 
@@ -56,7 +67,7 @@ def probe_engine(
     # one refuses the field itself, which the completion then shows.
     known = {
         name: valid
-        for name, (invalid, valid) in {"cache_salt": ("", "probe"), "priority": ("x", 0)}.items()
+        for name, (invalid, valid) in _EXTENSIONS.items()
         if _refuses(post, completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {name: invalid})
     }
     stream, accepted = _probe_completion(post, model, known)
@@ -70,6 +81,7 @@ def probe_engine(
         reports_timings="time_to_first_token_ms" in stream.engine_metrics,
         accepts_cache_salt="cache_salt" in accepted,
         accepts_priority="priority" in accepted,
+        stops_repetition="repetition_detection" in accepted,
         version=version,
     )
     return replace(info, notes=_notes(info, says_window=bool(window)))
@@ -132,6 +144,9 @@ def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
     notes = {
         "tenants share the prefix cache: the endpoint ignores cache_salt": not info.accepts_cache_salt,
         "requests run in order of arrival: the endpoint ignores priority": not info.accepts_priority,
+        "answers that repeat themselves run to max_tokens: the endpoint ignores repetition_detection": (
+            not info.stops_repetition
+        ),
         "cached tokens are not reported: all prompt tokens count as uncached": (
             not info.reports_cached_tokens
         ),

@@ -117,7 +117,7 @@ class GenerationDelta:
     """A piece of a streamed answer.
 
     `usage` is cumulative and present on every delta where the engine can say it; on the last one
-    `finish_reason` (`stop`, `length`, `abort`) and `timings` are set.
+    `finish_reason` (`stop`, `length`, `repetition`, `abort`) and `timings` are set.
     """
 
     text: str
@@ -138,6 +138,7 @@ class EngineInfo:
     reports_timings: bool
     accepts_cache_salt: bool
     accepts_priority: bool
+    stops_repetition: bool
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 

@@ -104,10 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, "Unauthorized"
         if behaviour.refusals:
             return behaviour.refusals.pop(0)
-        extensions = {"cache_salt", "priority"} & body.keys()
+        extensions = {"cache_salt", "priority", "repetition_detection"} & body.keys()
         if behaviour.is_strict and extensions:
             return 400, f"Unrecognized request argument: {extensions}"
-        invalid = body.get("cache_salt") == "" or isinstance(body.get("priority"), str)
+        invalid = body.get("cache_salt") == "" or any(
+            isinstance(body.get(name), str) for name in ("priority", "repetition_detection")
+        )
         if behaviour.knows_extensions and invalid:
             return 400, "Input should be valid"
         if not behaviour.takes_token_ids and not isinstance(body["prompt"], str):

@@ -77,6 +77,7 @@ class ScriptedGenerator:
             reports_timings=True,
             accepts_cache_salt=True,
             accepts_priority=True,
+            stops_repetition=True,
         )
 
     def is_healthy(self) -> bool:

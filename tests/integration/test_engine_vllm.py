@@ -91,6 +91,7 @@ def test_launched_engine_can_do_all_that_longleaf_asks_for(client: CompletionsCl
     assert info.reports_timings
     assert info.accepts_cache_salt
     assert info.accepts_priority
+    assert info.stops_repetition
     assert (info.max_model_len, info.notes) == (8192, ())
 
 

@@ -55,6 +55,11 @@ def test_a_bare_answer_is_tied_to_where_the_question_is_answered() -> None:
     assert "consoles" in quote.text
 
 
+def test_a_fragment_that_stands_anywhere_is_not_cited() -> None:
+    found = attribute("The default", "Who signed the treaty of Westphalia?", [ENGLISH])
+    assert quotes(found) == []
+
+
 def test_chinese_is_tied_as_english_is() -> None:
     (quote,) = quotes(attribute("刀重八十二斤。", "关云长的刀多重？", [ENGLISH, CHINESE]))
     assert quote.text == "关云长的刀重八十二斤。"

@@ -100,11 +100,12 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
         thread.join()
 
     info = client.info()
-    assert len(double.behaviour.completion_bodies) == 3  # two invalid ones that cost nothing, and one token
+    assert len(double.behaviour.completion_bodies) == 4  # three invalid ones that cost nothing, and one token
     assert (info.model, info.revision, info.version, info.max_model_len) == (MODEL, "r1", "0.32.0", 1000)
     assert info.accepts_token_ids
     assert info.accepts_cache_salt
     assert info.accepts_priority
+    assert info.stops_repetition
     assert info.reports_cached_tokens
     assert info.reports_timings
     assert info.notes == ()
@@ -121,13 +122,16 @@ def test_what_a_plain_endpoint_lacks_is_noted_and_not_sent(double: EngineDouble)
     abilities = (
         info.accepts_cache_salt,
         info.accepts_priority,
+        info.stops_repetition,
         info.reports_cached_tokens,
         info.reports_timings,
     )
     assert not any(abilities)
     assert info.max_model_len == 8192
-    assert len(info.notes) == 5
-    assert not {"cache_salt", "priority"} & double.behaviour.completion_bodies[-1].keys()
+    assert len(info.notes) == 6
+    assert (
+        not {"cache_salt", "priority", "repetition_detection"} & double.behaviour.completion_bodies[-1].keys()
+    )
 
 
 def test_endpoint_that_refuses_extensions_gets_none(double: EngineDouble) -> None:
@@ -200,7 +204,7 @@ def test_full_queue_is_overload_and_not_tried_again(
     with pytest.raises(EngineOverloaded):
         generate(client)
     assert double.behaviour.refusals == []
-    assert len(double.behaviour.completion_bodies) == 4
+    assert len(double.behaviour.completion_bodies) == 5
 
 
 def test_passing_failure_before_the_answer_is_tried_again(
@@ -244,7 +248,7 @@ def test_death_in_mid_answer_says_what_was_burned_and_is_not_tried_again(
     assert "".join(delta.text for delta in received) == ANSWER[:5]
     assert all(delta.finish_reason is None for delta in received)
     assert caught.value.context["usage"] == TokenUsage(50, 0, 5)
-    assert len(double.behaviour.completion_bodies) == 4
+    assert len(double.behaviour.completion_bodies) == 5
 
 
 def test_error_event_in_mid_answer_is_a_failure(client: CompletionsClient, double: EngineDouble) -> None:
