@@ -11,7 +11,3 @@ Raises:
     JobCancelled: the caller asked for it to stop.
     LeaseLost: another worker has taken the job up; stop without writing anything.
 """
-
-
-def never_cancelled() -> None:
-    """A checkpoint for work that nobody can stop, such as a script's."""

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from core.errors import EngineUnavailable, Misconfigured
 from inference.engine_launcher import EngineProcess
 from inference.engine_log import describe_progress, rotate_log
 from inference.engine_profiles import EngineCommand
-from inference.engine_supervisor import RestartPolicy, supervise
 from tests.engine_double import EngineDouble, running_double
 
 DOUBLE = str(Path(__file__).parents[1] / "engine_double.py")
@@ -185,43 +183,3 @@ def test_each_start_has_a_log_of_its_own(tmp_path: Path) -> None:
 )
 def test_log_lines_become_progress_in_words(line: str, words: str | None) -> None:
     assert describe_progress(line) == words
-
-
-def test_supervisor_restarts_an_engine_that_dies_and_stops_it_when_told(engine: EngineProcess) -> None:
-    engine.start()
-    main, _ = pids(engine.log_path)
-    should_stop, restarted = threading.Event(), threading.Event()
-    policy = RestartPolicy(quick_seconds=0, first_pause_seconds=0.01)
-
-    def hear(message: str) -> None:
-        if "was started again" in message:
-            restarted.set()
-
-    thread = threading.Thread(
-        target=supervise,
-        args=(engine,),
-        kwargs={"should_stop": should_stop, "on_event": hear, "policy": policy},
-    )
-    thread.start()
-    os.kill(main, signal.SIGKILL)
-    assert restarted.wait(10)
-    engine.wait_ready(timeout_seconds=10)
-    should_stop.set()
-    thread.join(10)
-    assert not engine.is_alive()
-
-
-def test_supervisor_gives_up_after_quick_deaths_and_quotes_the_log(tmp_path: Path, port: int) -> None:
-    engine = make_engine(tmp_path, port, "--crash")
-    engine.start()
-    heard: list[str] = []
-    policy = RestartPolicy(max_quick_deaths=3, first_pause_seconds=0.01)
-    with pytest.raises(EngineUnavailable, match=r"(?s)died 3 times in a row.*显存不足") as caught:
-        supervise(engine, should_stop=threading.Event(), on_event=heard.append, policy=policy)
-    assert caught.value.context["log_path"] == str(engine.log_path)
-    assert len([message for message in heard if "started again" in message]) == 2
-
-
-def test_pauses_between_restarts_grow_up_to_a_limit() -> None:
-    policy = RestartPolicy(first_pause_seconds=1, max_pause_seconds=5)
-    assert [policy.pause_seconds(number) for number in (0, 1, 2, 3, 4)] == [1, 1, 2, 4, 5]
