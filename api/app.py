@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import FastAPI
 
 from api import openapi, problems
+from api.head_requests import HeadRequests
 from api.job_events import JobEventReader
 from api.metrics import ApiMetrics
 from api.request_context import RequestContext
@@ -69,6 +70,7 @@ def create_app(services: ApiServices | None = None) -> FastAPI:
     # The one added last is the outermost.
     app.add_middleware(RequestLimits)
     app.add_middleware(RequestContext, metrics=app.state.metrics)
+    app.add_middleware(HeadRequests)
     for noun in _NOUNS:
         app.include_router(noun.router)
     openapi.add_problem_schema(app)

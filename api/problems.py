@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from core import errors
 from core.errors import InvalidInput, LongleafError
@@ -162,6 +163,11 @@ def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     # FastAPI wraps what is raised while it reads a body; the cause says what it was.
     if isinstance(error.__cause__, LongleafError):
         return _on_longleaf_error(request, error.__cause__)
+    if error.status_code == 400:
+        unreadable = InvalidInput(
+            "The body cannot be read as JSON in UTF-8.", remedy="Mend it and send it again."
+        )
+        return _on_longleaf_error(request, unreadable)
     code, detail, remedy = _explain(request, error)
     document = _document(
         status=error.status_code,
@@ -172,7 +178,19 @@ def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
         instance=request.url.path,
         request_id=request_id_of(request),
     )
-    return respond(document, error.headers)
+    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+    return respond(document, headers)
+
+
+def _allowed(request: Request) -> str:
+    """The methods of every route with this path; Starlette names those of the first one only."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    if "GET" in methods:
+        methods.add("HEAD")
+    return ", ".join(sorted(methods))
 
 
 def _explain(request: Request, error: HTTPException) -> tuple[str, str, str]:
@@ -181,8 +199,6 @@ def _explain(request: Request, error: HTTPException) -> tuple[str, str, str]:
     if error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
         return "method_not_allowed", detail, "The Allow header lists what is."
-    if error.status_code == 400:
-        return "bad_request", "The body cannot be read as JSON in UTF-8.", "Mend it and send it again."
     return "http_error", str(error.detail), ""
 
 

@@ -17,7 +17,8 @@ from inference.prepare import model_path
 from inference.protocols import ChatTokenizer, Embedder, Generator
 from inference.registry import ModelSpec, find_model
 from inference.tokenizers import HuggingFaceTokenizer
-from ingest.compaction import COMPACT_KIND, CompactionPipeline
+from ingest.compaction import CompactionPipeline
+from ingest.compaction_requests import COMPACT_KIND
 from ingest.embedding import ChunkEmbedder
 from ingest.pipeline import IngestPipeline
 from ingest.uploads import INGEST_KIND

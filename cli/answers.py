@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import cast
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from cli.output import format_money, format_pages, format_seconds
@@ -14,6 +13,7 @@ from client import Answer, AskEvent, Delta, Done, LongleafClient, Restarted
 
 _EXCERPT = 160
 _MAX_NEAREST = 3
+_MIN_WIDTH = 20
 
 
 def print_stream(events: Iterable[AskEvent], console: Console) -> Answer:
@@ -25,7 +25,7 @@ def print_stream(events: Iterable[AskEvent], console: Console) -> Answer:
             shown += event.text
             _write(console, event.text)
         elif isinstance(event, Restarted):
-            _write(console, "\n(the worker was lost; starting again)\n")
+            _write(console, "\n(interrupted; starting again)\n")
             shown = ""
         elif isinstance(event, Done):
             answer = event.answer
@@ -53,16 +53,18 @@ def print_sources(answer: Answer, client: LongleafClient, console: Console) -> N
     for citation in answer["citations"]:
         where = _where(citation["document_name"], citation["first_page"], citation["last_page"])
         gone = " (withdrawn since)" if citation["withdrawn"] else ""
-        console.print(_indented(f"[{citation['number']}] “{_one_line(citation['quote'])}”", 2))
-        console.print(_indented(f"{where}{gone}", 6, style="cyan"))
+        _print_hanging(console, f"  [{citation['number']}] ", f"“{_one_line(citation['quote'])}”")
+        _print_hanging(console, "      ", f"{where}{gone}", style="cyan")
+    for warning in answer["warnings"]:
+        _print_hanging(console, "  ! ", _one_line(warning), style="yellow")
     if answer["outcome"] == "refused" and answer["passages"]:
-        console.print(_indented("Nearest passages:", 2, style="dim"))
+        _print_hanging(console, "  ", "Nearest passages:", style="dim")
         for passage in answer["passages"][:_MAX_NEAREST]:
             text = client.read_document_text(
                 passage["document_id"], start=passage["start"], end=passage["end"]
             )
             where = _where(passage["document_name"], passage["first_page"], passage["last_page"])
-            console.print(_indented(f"– {where}: {_one_line(text)[:_EXCERPT]}…", 4, style="dim"))
+            _print_hanging(console, "    – ", f"{where}: {_excerpt(text)}", style="dim")
 
 
 def describe_work(answer: Answer) -> str:
@@ -109,8 +111,22 @@ def _where(name: str, first_page: int | None, last_page: int | None) -> str:
     return f"{name}, {pages}" if pages else name
 
 
-def _indented(text: str, num_spaces: int, *, style: str = "") -> Padding:
-    return Padding(Text(text, style=style), (0, 0, 0, num_spaces), expand=False)
+def _print_hanging(console: Console, label: str, text: str, *, style: str = "") -> None:
+    """`text` beside `label`, its further lines below its first; no blanks at the ends of lines.
+
+    Chinese has no blanks to break at: as one with the label, a long sentence would leave it alone on
+    a line.
+    """
+    width = max(console.width - len(label), _MIN_WIDTH)
+    for line in Text(text, style=style).wrap(console, width, overflow="fold"):
+        line.rstrip()
+        console.print(Text(label) + line, soft_wrap=True)
+        label = " " * len(label)
+
+
+def _excerpt(text: str) -> str:
+    line = _one_line(text)
+    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…"
 
 
 def _one_line(text: str) -> str:

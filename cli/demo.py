@@ -137,7 +137,7 @@ def _ask(
     _title(console, question)
     answer = print_stream(client.ask_stream(collection["id"], question, mode=mode, **options), console)
     print_sources(answer, client, console)
-    console.print(Text(describe_work(answer), style="dim"))
+    console.print(Text(describe_work(answer), style="dim"), soft_wrap=True)
 
 
 def _show_cache(client: LongleafClient, collection: Collection, question: str, console: Console) -> None:

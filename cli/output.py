@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 _PIPE_WIDTH = 120
-_WHOLE = frozenset({"id", "job", "key", "status"})  # columns that one copies: never broken
+_WHOLE = frozenset({"id", "job", "key", "status", "created", "expires", "revoked"})
+"""Columns that one copies or compares: never broken, as are those aligned to the right."""
 
 
 @cache
@@ -61,8 +62,12 @@ def print_table(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
+        is_right = column in right
         table.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in _WHOLE
+            column,
+            justify="right" if is_right else "left",
+            overflow="fold",
+            no_wrap=is_right or column in _WHOLE,
         )
     for row in rows:
         # As Text, so that a file named `[red].pdf` is not taken for markup.
@@ -72,7 +77,17 @@ def print_table(
 
 def say(message: str, *, style: str = "") -> None:
     """A remark on standard error."""
-    err().print(message, style=style or None, markup=False)
+    # The terminal breaks a long line; we do not, so that a command in it can be copied.
+    err().print(message, style=style or None, markup=False, soft_wrap=True)
+
+
+def format_moment(moment: datetime | str | None) -> str:
+    """`2026-11-30 22:05Z`, always in UTC; empty for None."""
+    if moment is None:
+        return ""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}Z"
 
 
 def format_bytes(number: int) -> str:
@@ -97,7 +112,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_money(amount: str | Decimal | None, currency: str) -> str:
-    """All digits that count: `0.00000123 USD`; `free` for nothing."""
+    """All digits that count: `0.00000123 USD`; `0 USD` for nothing; empty for None."""
     if amount is None:
         return ""
     value = Decimal(str(amount))

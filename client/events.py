@@ -41,7 +41,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The worker was lost and another began again: throw away the text so far."""
+    """The work was interrupted and began again: throw away the text so far."""
 
     attempt: int
 

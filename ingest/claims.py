@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import UnreadableDocument
 from core.ids import CollectionId, DocumentId, JobId, TenantId, UploadedFileId
+from storage.collections import CollectionRepository
 from storage.documents import DocumentRepository
 from storage.jobs import FINAL_STATUSES, JobRepository
 from storage.models import Document, UploadedFile
@@ -34,23 +35,21 @@ def claim_document(session: Session, tenant_id: TenantId, file: UploadedFile, *,
 
     The same bytes are one document per collection: a ready one makes the file a `duplicate`; one
     that failed, or whose job has ended, is tried again.
+
+    Raises:
+        NotFound: the collection was deleted.
     """
     files = UploadedFileRepository(session, tenant_id)
-    file_id = UploadedFileId(file.id)
-    documents = DocumentRepository(session, tenant_id)
-    document = documents.find_by_content(CollectionId(file.collection_id), file.content_hash)
-    if document is not None and document.status == "ready":
+    file_id, collection_id = UploadedFileId(file.id), CollectionId(file.collection_id)
+    CollectionRepository(session, tenant_id).hold(collection_id)
+    document = DocumentRepository(session, tenant_id).take_content(
+        collection_id, name=file.name, content_hash=file.content_hash, num_bytes=file.num_bytes
+    )
+    if document.status == "ready":
         files.set(file_id, status="duplicate", document_id=document.id)
         return Claim("closed")
-    if document is not None and _is_busy(session, tenant_id, document, JobId(file.job_id)):
+    if _is_busy(session, tenant_id, document, JobId(file.job_id)):
         return Claim("busy")
-    if document is None:
-        document = documents.create(
-            CollectionId(file.collection_id),
-            name=file.name,
-            content_hash=file.content_hash,
-            num_bytes=file.num_bytes,
-        )
     if file.attempts >= max_attempts:
         return _park(files, file, document)
     document.status, document.job_id = "processing", file.job_id
@@ -58,10 +57,9 @@ def claim_document(session: Session, tenant_id: TenantId, file: UploadedFile, *,
     return Claim("taken", DocumentId(document.id))
 
 
-def release_documents(
-    session: Session, tenant_id: TenantId, job_id: JobId, *, code: str, detail: str
-) -> None:
-    """Documents that the ended job had not made ready count as failed, to be tried again."""
+def close_upload(session: Session, tenant_id: TenantId, job_id: JobId, *, code: str, detail: str) -> None:
+    """Close what an ended job left open: its files, and its documents, which may be tried again."""
+    UploadedFileRepository(session, tenant_id).fail_open(job_id, code=code, detail=detail)
     for document in DocumentRepository(session, tenant_id).list_processing(job_id):
         document.status, document.error_code, document.error_detail = "failed", code, detail
 
@@ -75,8 +73,8 @@ def _is_busy(session: Session, tenant_id: TenantId, document: Document, job_id: 
 
 def _park(files: UploadedFileRepository, file: UploadedFile, document: Document) -> Claim:
     error = UnreadableDocument(
-        f"{file.name!r} ended the worker {file.attempts} times.",
-        remedy="It may exhaust the memory: split it, or give the worker more.",
+        f"Work on {file.name!r} broke off {file.attempts} times.",
+        remedy="The worker's log says how; if it exhausts the memory, split it or give the worker more.",
         file=file.name,
     )
     files.set(UploadedFileId(file.id), document_id=document.id)

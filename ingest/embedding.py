@@ -50,7 +50,7 @@ class ChunkEmbedder:
             known = EmbeddingRepository(session, run.job.tenant_id).find(
                 self.embedder.revision, list(by_hash)
             )
-        missing = sorted(by_hash.keys() - known.keys(), key=lambda text_hash: len(by_hash[text_hash]))
+        missing = sorted(by_hash.keys() - known.keys(), key=lambda each: (len(by_hash[each]), each))
         done = len(texts) - len(missing)
         on_progress(done)
         for i in range(0, len(missing), BATCH_TEXTS):

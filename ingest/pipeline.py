@@ -11,7 +11,8 @@ lease is held.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
-from core.errors import LongleafError, UnreadableDocument
+from core.errors import InvalidInput, LongleafError, NotFound
 from core.ids import CollectionId, DocumentId, SegmentId, UploadedFileId, derive_chunk_id
 from core.settings import Settings
 from inference.protocols import Tokenizer
 from ingest.chunking import ChunkDraft, chunk_document
-from ingest.claims import Claim, claim_document, release_documents
-from ingest.compaction import request_compaction
+from ingest.claims import Claim, claim_document, close_upload
+from ingest.compaction_requests import request_merge
 from ingest.embedding import ChunkEmbedder
 from ingest.isolation import IsolatedDocument, parse_isolated
 from ingest.layout import pack_layout
@@ -34,6 +35,7 @@ from ingest.parsed import DocumentInfo, Heading, ParsedPage
 from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_text
 from storage.blobs import BlobStore
+from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import ChunkRepository, DocumentRepository, IndexSegmentRepository
 from storage.job_run import JobRun, RunOutcome
@@ -133,7 +135,9 @@ class IngestPipeline:
             if time.monotonic() > deadline:
                 self._publish(run, group)
                 return "yielded"
-            if group.holds(file.content_hash):  # the same bytes twice in one upload
+            # The same bytes twice in one upload; or a file that may have killed a worker, whose
+            # neighbours must be safe before it is tried again.
+            if group.holds(file.content_hash) or file.attempts:
                 self._publish(run, group)
             claim = self._claim(run, file)
             if claim.status == "busy":  # another job works on the same bytes right now
@@ -152,7 +156,7 @@ class IngestPipeline:
         with self._database.write() as session:
             run.succeed(session)
             if run.job.collection_id is not None:
-                request_compaction(
+                request_merge(
                     session,
                     run.job,
                     run.job.collection_id,
@@ -161,21 +165,23 @@ class IngestPipeline:
                 )
         return "done"
 
-    def abandon(self, job: ClaimedJob, error: LongleafError) -> None:
+    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
         """Close the files that the ended job left open, and free their documents."""
+        close_upload(session, job.tenant_id, job.id, code=error.code, detail=str(error))
+
+    @contextmanager
+    def _held(self, run: JobRun) -> Iterator[Session]:
+        """A transaction that commits only while the job is this worker's."""
         with self._database.write() as session:
-            UploadedFileRepository(session, job.tenant_id).fail_open(
-                job.id, code=error.code, detail=str(error)
-            )
-            release_documents(session, job.tenant_id, job.id, code=error.code, detail=str(error))
+            run.confirm(session)
+            yield session
 
     def _list_open(self, run: JobRun) -> Sequence[UploadedFile]:
         with self._database.read() as session:
             return UploadedFileRepository(session, run.job.tenant_id).list_open(run.job.id)
 
     def _claim(self, run: JobRun, file: UploadedFile) -> Claim:
-        with self._database.write() as session:
-            run.confirm(session)
+        with self._held(run) as session:
             return claim_document(
                 session, run.job.tenant_id, file, max_attempts=self._settings.worker.max_attempts
             )
@@ -195,7 +201,7 @@ class IngestPipeline:
         started = time.monotonic()
         try:
             document = self._prepare(run, file, document_id)
-        except UnreadableDocument as error:
+        except (InvalidInput, NotFound) as error:
             log.info("document.unreadable", document_id=document_id, code=error.code)
             self._fail(run, file, document_id, error)
             return
@@ -258,8 +264,8 @@ class IngestPipeline:
         headings: list[Heading] = []
         batch: list[Page] = []
         length = 0
-        with self._database.write() as session:
-            DocumentRepository(session, run.job.tenant_id).replace_pages(document_id, [])
+        with self._held(run) as session:
+            DocumentRepository(session, run.job.tenant_id).delete_pages([document_id])
         for page in parsed:
             starts.append(length)
             texts.append(page.text)
@@ -276,19 +282,18 @@ class IngestPipeline:
         )
 
     def _add_pages(self, run: JobRun, file: UploadedFile, batch: Sequence[Page], done: int) -> None:
-        with self._database.write() as session:
+        with self._held(run) as session:
             session.add_all(batch)
             UploadedFileRepository(session, run.job.tenant_id).set(UploadedFileId(file.id), pages_done=done)
 
     def _set_file(self, run: JobRun, file: UploadedFile, **values: object) -> None:
-        with self._database.write() as session:
+        with self._held(run) as session:
             UploadedFileRepository(session, run.job.tenant_id).set(UploadedFileId(file.id), **values)
 
     def _fail(self, run: JobRun, file: UploadedFile, document_id: DocumentId, error: LongleafError) -> None:
-        with self._database.write() as session:
-            run.confirm(session)
+        with self._held(run) as session:
             UploadedFileRepository(session, run.job.tenant_id).fail(UploadedFileId(file.id), error)
-            document = DocumentRepository(session, run.job.tenant_id).get(document_id)
+            document = DocumentRepository(session, run.job.tenant_id).lock(document_id)
             document.status, document.error_code, document.error_detail = "failed", error.code, str(error)
 
     # ---- becoming findable ---------------------------------------------------------------
@@ -305,8 +310,8 @@ class IngestPipeline:
         if chunks:
             vectors = np.concatenate([document.vectors for document in documents])
             segment = self._index_writer.index(collection_id, chunks, vectors)
-        with self._database.write() as session:
-            run.confirm(session)
+        with self._held(run) as session:
+            CollectionRepository(session, run.job.tenant_id).hold(collection_id)
             if segment is not None:
                 IndexSegmentRepository(session, run.job.tenant_id).add(
                     SegmentId(segment.id),
@@ -326,7 +331,7 @@ def _make_ready(
     """Chunks, status and file row of one document; a document deleted meanwhile stays deleted."""
     tenant_id, document_id = run.job.tenant_id, prepared.document_id
     files = UploadedFileRepository(session, tenant_id)
-    document = DocumentRepository(session, tenant_id).get(document_id, include_deleted=True)
+    document = DocumentRepository(session, tenant_id).lock(document_id)
     if document.deleted_at is not None:
         files.set(
             prepared.file_id,

@@ -5,7 +5,6 @@ A file counts only while SQL has its row, so a crash at any instant leaves the l
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections import OrderedDict
@@ -145,13 +144,9 @@ class DenseIndex:
         self._remove_partial_files(collection_id, before=moment - max(grace_seconds, GRACE_SECONDS))
         return removed
 
-    def drop(self, collection_id: CollectionId) -> None:
-        """Remove a deleted collection's files; mapped ones live on until their readers let go."""
-        folder = self._folder(collection_id)
-        for path in list(self._open):
-            if path.parent == folder:
-                self._forget(path)
-        shutil.rmtree(folder, ignore_errors=True)
+    def has_garbage(self, collection_id: CollectionId) -> bool:
+        """Whether files wait for their grace period to pass."""
+        return any(self._folder(collection_id).glob("*.retired"))
 
     def _segment(self, collection_id: CollectionId, segment: SegmentInfo) -> MappedSegment:
         path = self._path(collection_id, segment.id)

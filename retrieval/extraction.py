@@ -53,7 +53,7 @@ class Extraction:
 
     `support` is the probability, from 0 to 1, that the documents answer the question at all.
     `tokens_in` and `tokens_kept` count the passages' and the kept sentences' tokens by the
-    embedder's own tokenizer; `num_embedded_tokens` is what was computed, for the ledger.
+    embedder's own tokenizer; `num_embedded_tokens` is what was computed for this question, for the ledger.
     """
 
     sentences: tuple[ExtractedSentence, ...]
@@ -131,7 +131,7 @@ class EmbeddingExtractor:
         best = sorted(range(len(candidates)), key=lambda i: (-scores[i], i))[:num_sentences]
         kept = tuple(_extracted(candidates[i], scores[i], similarities[i], weights) for i in best)
         source = passages[candidates[best[0]].passage_index].text if best else passages[0].text
-        background, num_background_tokens = self._background_similarity(query, source)
+        background = self._background_similarity(query, source)
         shares_words = is_han(question) == is_han(source)
         count = self._embedder.tokenizer.count
         return Extraction(
@@ -143,7 +143,7 @@ class EmbeddingExtractor:
             ),
             tokens_in=sum(count(passage.text) for passage in passages),
             tokens_kept=sum(count(sentence.text) for sentence in kept),
-            num_embedded_tokens=sum(embedded.num_tokens) + num_query_tokens + num_background_tokens,
+            num_embedded_tokens=sum(embedded.num_tokens) + num_query_tokens,
             seconds=time.perf_counter() - started,
         )
 
@@ -159,17 +159,12 @@ class EmbeddingExtractor:
         embedded = self._embedder.embed_queries([question])
         return embedded.vectors[0], sum(embedded.num_tokens)
 
-    def _background_similarity(self, query: NDArray[np.float32], source: str) -> tuple[float, int]:
-        """Mean similarity of the question to unrelated sentences in the language of `source`.
-
-        Their vectors are computed once; the call that does so reports the tokens.
-        """
-        num_tokens = 0
-        if self._background_vectors is None:
-            embedded = self._embedder.embed_passages(BACKGROUND_SENTENCES)
-            self._background_vectors, num_tokens = embedded.vectors, sum(embedded.num_tokens)
+    def _background_similarity(self, query: NDArray[np.float32], source: str) -> float:
+        """Mean similarity of the question to unrelated sentences in the language of `source`."""
+        if self._background_vectors is None:  # computed once, which no single question has to pay
+            self._background_vectors = self._embedder.embed_passages(BACKGROUND_SENTENCES).vectors
         similarities = self._background_vectors[background_slice(source)] @ query
-        return float(similarities.mean()), num_tokens
+        return float(similarities.mean())
 
 
 def _candidates(passages: Sequence[Passage]) -> list[_Candidate]:

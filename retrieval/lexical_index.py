@@ -63,7 +63,8 @@ class LexicalIndex:
 
     def exists(self, collection_id: CollectionId) -> bool:
         """Whether anything was ever written for the collection."""
-        return self._path(collection_id).exists()
+        # The folder alone is there before its first writer has made the index.
+        return (self._path(collection_id) / "meta.json").exists()
 
     def write(self, collection_id: CollectionId, documents: ChunkTexts) -> None:
         """Make these the chunks of these documents, in one commit; writing again changes nothing.
@@ -106,11 +107,6 @@ class LexicalIndex:
                 writer.commit()
             finally:
                 writer.wait_merging_threads()
-
-    def drop(self, collection_id: CollectionId) -> None:
-        """Remove a deleted collection's index."""
-        with self._locked(collection_id):
-            self._set_aside(collection_id)
 
     def search(self, collection_id: CollectionId, query: str, limit: int) -> LexicalHits:
         """Chunks that share terms with `query`, best BM25 score first.

@@ -19,7 +19,7 @@ from retrieval.indexed_text import embedding_key, embedding_text
 from retrieval.lexical_index import LexicalIndex
 from retrieval.segments import list_segments, swap_segments
 from storage.database import Database
-from storage.documents import ChunkRepository, EmbeddingRepository, LiveChunk
+from storage.documents import ChunkRepository, EmbeddingRepository, IndexSegmentRepository, LiveChunk
 
 _CHUNKS_PER_SEGMENT = 50_000  # bounds the memory of a rebuild
 _EMBED_BATCH = 256
@@ -30,7 +30,7 @@ class Diagnosis:
     """How a collection's indexes differ from SQL.
 
     Missing chunks and corrupt files are faults. Dead entries are tombstones: SQL hides them, and
-    compaction takes them away.
+    compaction takes them away (from FAISS where they are many).
     """
 
     collection_id: CollectionId
@@ -74,7 +74,7 @@ class IndexMaintenance:
         """Compare SQL's chunks with FAISS's and BM25's. Changes nothing."""
         # SQL first: what is indexed meanwhile then counts as a tombstone, never as a fault.
         with self._database.read() as session:
-            live = {c.id for c in ChunkRepository(session, tenant_id).list_live(collection_id)}
+            live = ChunkRepository(session, tenant_id).list_live_ids(collection_id)
             segments = self._list_segments(session, tenant_id, collection_id)
         corrupt: list[str] = []
         in_dense: set[ChunkId] = set()
@@ -136,7 +136,7 @@ class IndexMaintenance:
         """
         with self._database.read() as session:
             segments = self._list_segments(session, tenant_id, collection_id)
-            live = {c.id for c in ChunkRepository(session, tenant_id).list_live(collection_id)}
+            live = ChunkRepository(session, tenant_id).list_live_ids(collection_id)
         dead = {
             s.id: sum(i not in live for i in self._dense.chunk_ids(collection_id, s).tolist())
             for s in segments
@@ -146,14 +146,19 @@ class IndexMaintenance:
         if chosen and not self._try_swap(tenant_id, collection_id, chosen, merged):
             merged = None
         with self._database.read() as session:
-            visible = {s.id for s in self._list_segments(session, tenant_id, collection_id)}
+            # Of every revision: another embedder's segments are not ours to remove.
+            visible = IndexSegmentRepository(session, tenant_id).list_ids(collection_id)
         self._dense.collect_garbage(collection_id, visible)
         return merged
 
-    def drop(self, collection_id: CollectionId) -> None:
-        """Remove the files of a collection that SQL has deleted."""
-        self._dense.drop(collection_id)
-        self._lexical.drop(collection_id)
+    def has_garbage(self, collection_id: CollectionId) -> bool:
+        """Whether `compact` has found files that it may remove only after a while."""
+        return self._dense.has_garbage(collection_id)
+
+    def forget_documents(self, collection_id: CollectionId, document_ids: Sequence[DocumentId]) -> None:
+        """Take deleted documents out of BM25; their vectors go as `compact` rewrites their segments."""
+        if document_ids:
+            self._lexical.delete_documents(collection_id, document_ids)
 
     def _try_swap(
         self,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.ids import AnswerId, CollectionId, JobId, TenantId, new_id
-from storage.models import Answer, Document
+from storage.models import Answer
 from storage.paging import Page, PageRequest, paginate
 
 
@@ -69,15 +69,3 @@ class AnswerRepository:
         self._session.execute(
             update(Answer).where(Answer.id == answer_id, Answer.tenant_id == self._tenant_id).values(**values)
         )
-
-    def find_withdrawn(self, answer: Answer) -> frozenset[str]:
-        """Ids of the documents it cites that were deleted since."""
-        cited = {citation["document_id"] for citation in answer.citations}
-        rows = self._session.scalars(
-            select(Document.id).where(
-                Document.tenant_id == self._tenant_id,
-                Document.id.in_(cited),
-                Document.deleted_at.is_not(None),
-            )
-        )
-        return frozenset(rows)

@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -42,9 +43,17 @@ class BlobStore(Protocol):
 
     def exists(self, tenant_id: TenantId, content_hash: str) -> bool: ...
 
-    def delete(self, tenant_id: TenantId, content_hash: str) -> None: ...
+    def list_hashes(self, tenant_id: TenantId) -> Iterator[str]:
+        """The tenant's blobs, in order."""
+        ...
 
-    def list_hashes(self, tenant_id: TenantId) -> Iterator[str]: ...
+    def remove(self, tenant_id: TenantId, content_hash: str, *, before: datetime) -> bool:
+        """Delete the blob if it was written before then, and not again since; whether it was."""
+        ...
+
+    def remove_partial(self, tenant_id: TenantId, *, before: datetime) -> None:
+        """Delete what writers that died before then have left behind."""
+        ...
 
 
 class LocalBlobStore:
@@ -78,12 +87,21 @@ class LocalBlobStore:
     def exists(self, tenant_id: TenantId, content_hash: str) -> bool:
         return _path(self._root / tenant_id, content_hash).is_file()
 
-    def delete(self, tenant_id: TenantId, content_hash: str) -> None:
-        _path(self._root / tenant_id, content_hash).unlink(missing_ok=True)
-
     def list_hashes(self, tenant_id: TenantId) -> Iterator[str]:
-        for path in sorted((self._root / tenant_id).glob("??/*")):
-            yield path.name
+        for folder in sorted((self._root / tenant_id).glob("??")):
+            yield from sorted(path.name for path in folder.iterdir())
+
+    def remove(self, tenant_id: TenantId, content_hash: str, *, before: datetime) -> bool:
+        path = _path(self._root / tenant_id, content_hash)
+        if not _is_older(path, before):
+            return False
+        path.unlink(missing_ok=True)
+        return True
+
+    def remove_partial(self, tenant_id: TenantId, *, before: datetime) -> None:
+        for path in (self._root / tenant_id).glob(".*.part"):
+            if _is_older(path, before):
+                path.unlink(missing_ok=True)
 
 
 class LocalBlobWriter:
@@ -138,6 +156,14 @@ class LocalBlobWriter:
                 remedy="Free space on the server, or lower LONGLEAF_UPLOAD__MIN_FREE_DISK_BYTES.",
                 free_bytes=free,
             )
+
+
+def _is_older(path: Path, moment: datetime) -> bool:
+    """Whether the file was last written before then; False where it is gone."""
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:
+        return False
 
 
 def _path(folder: Path, content_hash: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -42,13 +42,21 @@ class CollectionRepository:
 
     def get(self, collection_id: CollectionId) -> Collection:
         """Raises `NotFound` for an unknown, deleted or foreign id."""
-        found = self._session.scalar(
-            select(Collection).where(
-                Collection.id == collection_id,
-                Collection.tenant_id == self._tenant_id,
-                Collection.deleted_at.is_(None),
-            )
+        return self._require(self._live(collection_id), collection_id)
+
+    def hold(self, collection_id: CollectionId) -> Collection:
+        """As `get`, and nobody can delete it before this transaction ends."""
+        return self._require(self._live(collection_id).with_for_update(read=True), collection_id)
+
+    def _live(self, collection_id: CollectionId) -> Select[Collection]:
+        return select(Collection).where(
+            Collection.id == collection_id,
+            Collection.tenant_id == self._tenant_id,
+            Collection.deleted_at.is_(None),
         )
+
+    def _require(self, query: Select[Collection], collection_id: CollectionId) -> Collection:
+        found = self._session.scalar(query)
         if found is None:
             raise NotFound(
                 f"There is no collection {collection_id}.",

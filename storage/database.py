@@ -22,7 +22,7 @@ def request_wake(session: Session) -> None:
 
 
 class Database:
-    """Hands out sessions: `read()` for a consistent look, `write()` for one transaction.
+    """Hands out sessions: `read()` to look, `write()` for one transaction.
 
     Args:
         url: SQLAlchemy URL; SQLite runs in WAL mode, PostgreSQL through psycopg 3.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, Select, delete, func, select
+from sqlalchemy import Row, Select, delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
@@ -48,16 +48,36 @@ class DocumentRepository:
         self._session = session
         self._tenant_id = tenant_id
 
-    def find_by_content(self, collection_id: CollectionId, content_hash: str) -> Document | None:
-        """The live document of these bytes, whatever its status."""
-        return self._session.scalar(
-            select(Document).where(
+    def take_content(
+        self, collection_id: CollectionId, *, name: str, content_hash: str, num_bytes: int
+    ) -> Document:
+        """The live document of these bytes, whatever its status, made if there is none.
+
+        It is locked until the transaction ends: of two workers that ask at once, the second sees
+        what the first made of it.
+        """
+        query = (
+            select(Document)
+            .where(
                 Document.tenant_id == self._tenant_id,
                 Document.collection_id == collection_id,
                 Document.content_hash == content_hash,
                 Document.deleted_at.is_(None),
             )
+            .with_for_update()
+            .execution_options(populate_existing=True)
         )
+        while (found := self._session.scalar(query)) is None:
+            values = {
+                "id": new_id("doc"),
+                "tenant_id": self._tenant_id,
+                "collection_id": collection_id,
+                "name": name,
+                "content_hash": content_hash,
+                "num_bytes": num_bytes,
+            }
+            insert_if_absent(self._session, Document, values)
+        return found
 
     def create(
         self, collection_id: CollectionId, *, name: str, content_hash: str, num_bytes: int
@@ -74,11 +94,16 @@ class DocumentRepository:
         self._session.flush()
         return document
 
-    def get(self, document_id: DocumentId, *, include_deleted: bool = False) -> Document:
+    def get(self, document_id: DocumentId) -> Document:
         """Raises `NotFound` for an unknown, deleted or foreign id."""
-        query = select(Document).where(Document.id == document_id, Document.tenant_id == self._tenant_id)
-        if not include_deleted:
-            query = query.where(Document.deleted_at.is_(None))
+        query = select(Document).where(
+            Document.id == document_id,
+            Document.tenant_id == self._tenant_id,
+            Document.deleted_at.is_(None),
+        )
+        return self._require(query, document_id)
+
+    def _require(self, query: Select[Document], document_id: DocumentId) -> Document:
         found = self._session.scalar(query)
         if found is None:
             raise NotFound(
@@ -87,6 +112,14 @@ class DocumentRepository:
                 document_id=document_id,
             )
         return found
+
+    def lock(self, document_id: DocumentId) -> Document:
+        """The document, deleted or not; nobody else can change it before this transaction ends.
+
+        Raises `NotFound` for an unknown or foreign id.
+        """
+        query = select(Document).where(Document.id == document_id, Document.tenant_id == self._tenant_id)
+        return self._require(query.with_for_update(), document_id)
 
     def list_processing(self, job_id: JobId) -> Sequence[Document]:
         """Documents that this job took and has not made ready."""
@@ -126,7 +159,8 @@ class DocumentRepository:
     def delete(self, document_id: DocumentId, *, at: datetime | None = None) -> None:
         """Unfindable at once: its chunks go, and a hit counts only if its chunk is here.
 
-        The row and its pages stay, so that old answers can still say what they cited.
+        The row stays, so that old answers can say that what they cited was withdrawn. Its pages and
+        what the indexes hold of it go later (`list_purgeable`), its file with the blobs' garbage.
         """
         document = self.get(document_id)
         document.deleted_at = at or utc_now()
@@ -134,13 +168,23 @@ class DocumentRepository:
             delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
         )
 
-    def replace_pages(self, document_id: DocumentId, pages: Iterable[Page]) -> None:
-        """Store a document's pages in place of what an earlier attempt left."""
-        self._session.execute(
-            delete(Page).where(Page.tenant_id == self._tenant_id, Page.document_id == document_id)
+    def list_purgeable(self, collection_id: CollectionId, *, deleted_before: datetime) -> list[DocumentId]:
+        """Documents deleted before then whose pages are still stored."""
+        query = _purgeable(deleted_before).where(
+            Document.tenant_id == self._tenant_id, Document.collection_id == collection_id
         )
-        self._session.add_all(pages)
-        self._session.flush()
+        return [DocumentId(row.id) for row in self._session.execute(query)]
+
+    def delete_pages(self, document_ids: Sequence[DocumentId]) -> None:
+        """Of documents that were deleted, or are about to be read anew."""
+        for i in range(0, len(document_ids), _IN_LIMIT):
+            self._session.execute(
+                delete(Page)
+                .where(
+                    Page.tenant_id == self._tenant_id, Page.document_id.in_(document_ids[i : i + _IN_LIMIT])
+                )
+                .execution_options(synchronize_session=False)
+            )
 
     def list_pages(
         self, document_id: DocumentId, *, first: int = 1, last: int | None = None
@@ -186,6 +230,22 @@ class DocumentRepository:
         return joined[start - offset : end - offset]
 
 
+def list_purgeable_collections(
+    session: Session, *, deleted_before: datetime
+) -> list[tuple[TenantId, CollectionId]]:
+    """Every tenant's collections with documents to purge."""
+    found = _purgeable(deleted_before).subquery()
+    rows = session.execute(select(found.c.tenant_id, found.c.collection_id).distinct())
+    return [(TenantId(tenant_id), CollectionId(collection_id)) for tenant_id, collection_id in rows]
+
+
+def _purgeable(deleted_before: datetime) -> Select[str, str, str]:
+    return select(Document.id, Document.tenant_id, Document.collection_id).where(
+        Document.deleted_at < deleted_before,
+        exists().where(Page.document_id == Document.id),
+    )
+
+
 class ChunkRepository:
     """Sees only its tenant's chunks."""
 
@@ -218,16 +278,10 @@ class ChunkRepository:
         for row in self._session.execute(query).yield_per(1000):
             yield _live_chunk(row)
 
-    def list_by_document(self, document_id: DocumentId) -> Sequence[Chunk]:
-        return self._session.scalars(
-            select(Chunk)
-            .where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
-            .order_by(Chunk.position)
-        ).all()
-
-    def count_live(self, collection_id: CollectionId) -> int:
-        query = self._live(collection_id).with_only_columns(func.count(Chunk.id))
-        return int(self._session.execute(query).scalar_one())
+    def list_live_ids(self, collection_id: CollectionId) -> set[ChunkId]:
+        """Their ids alone, for a collection may hold more text than memory."""
+        query = self._live(collection_id).with_only_columns(Chunk.id).execution_options(yield_per=10_000)
+        return {ChunkId(chunk_id) for chunk_id in self._session.scalars(query)}
 
     def _live(self, collection_id: CollectionId) -> Select[Any]:
         # Columns and not entities: a question loads a hundred of these.
@@ -292,7 +346,8 @@ class EmbeddingRepository:
         One that another worker stored meanwhile is left alone and not among them.
         """
         added = set()
-        for text_hash, vector in vectors.items():
+        # In one order for all: two workers with the same texts would otherwise wait for each other.
+        for text_hash, vector in sorted(vectors.items(), key=lambda item: item[0]):
             values = {
                 "tenant_id": self._tenant_id,
                 "model_revision": model_revision,
@@ -323,6 +378,15 @@ class IndexSegmentRepository:
             )
             .order_by(IndexSegment.id)
         ).all()
+
+    def list_ids(self, collection_id: CollectionId) -> set[SegmentId]:
+        """Those of every model revision."""
+        rows = self._session.scalars(
+            select(IndexSegment.id).where(
+                IndexSegment.tenant_id == self._tenant_id, IndexSegment.collection_id == collection_id
+            )
+        )
+        return {SegmentId(segment_id) for segment_id in rows}
 
     def add(
         self,

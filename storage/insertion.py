@@ -16,4 +16,6 @@ def insert_if_absent(session: Session, model: type[Base], *rows: Mapping[str, An
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     # Against the table and with the rows as parameters, so that the statement is compiled once.
     statement = dialect.insert(model.__table__).on_conflict_do_nothing()
-    return session.connection().execute(statement, list(rows)).rowcount
+    # Without being asked to keep it, SQLAlchemy loses psycopg's count with the cursor and says -1.
+    kept = {"preserve_rowcount": True}
+    return session.connection().execute(statement, list(rows), execution_options=kept).rowcount

@@ -41,8 +41,12 @@ class JobRun:
         JobQueue(session).set_progress(self.job.id, self.owner, progress)
 
 
+def job_cancelled(job_id: JobId) -> JobCancelled:
+    return JobCancelled(f"Job {job_id} was cancelled.", job_id=job_id)
+
+
 def raise_unless_held(state: LeaseState, job_id: JobId) -> None:
     if state == "cancelled":
-        raise JobCancelled(f"Job {job_id} was cancelled.", job_id=job_id)
+        raise job_cancelled(job_id)
     if state == "lost":
         raise LeaseLost(f"Job {job_id} was taken up by another worker.", job_id=job_id)

@@ -46,8 +46,9 @@ class JobRepository:
         collection_id: CollectionId | None,
         key_id: KeyId | None,
         max_attempts: int,
+        available_at: datetime | None = None,
     ) -> Job:
-        """A queued job, announced when the transaction commits."""
+        """A queued job, announced when the transaction commits, not before `available_at`."""
         job = Job(
             id=new_id("job"),
             tenant_id=self._tenant_id,
@@ -63,7 +64,7 @@ class JobRepository:
         )
         self._session.add(job)
         self._session.flush()
-        Outbox(self._session).announce(job)
+        Outbox(self._session).announce(job, available_at=available_at)
         return job
 
     def get(self, job_id: JobId) -> Job:
@@ -103,6 +104,15 @@ class JobRepository:
         """
         moment = at or utc_now()
         job = self.get(job_id)
+        change = update(Job).where(Job.id == job_id, Job.tenant_id == self._tenant_id)
+        self._session.execute(
+            change.where(Job.status.in_(("queued", "running"))).values(cancel_requested_at=moment)
+        )
+        self._session.execute(
+            change.where(Job.status == "queued").values(status="cancelled", finished_at=moment)
+        )
+        # Looked at only now: a worker may have finished it since it was read.
+        self._session.refresh(job)
         if job.status in FINAL_STATUSES and job.status != "cancelled":
             raise Conflict(
                 f"Job {job_id} has already {job.status}.",
@@ -110,17 +120,6 @@ class JobRepository:
                 job_id=job_id,
                 status=job.status,
             )
-        self._session.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.tenant_id == self._tenant_id, Job.status.in_(("queued", "running")))
-            .values(cancel_requested_at=moment)
-        )
-        self._session.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.tenant_id == self._tenant_id, Job.status == "queued")
-            .values(status="cancelled", finished_at=moment)
-        )
-        self._session.refresh(job)
         return job
 
 
@@ -225,22 +224,20 @@ class JobQueue:
         self._session.execute(update(Job).where(Job.id == job_id).values(**values))
         return status
 
-    def yield_job(self, job_id: JobId, owner: str) -> None:
-        """Put a job that has more to do behind the others of its queue."""
-        self._requeue(job_id, owner, attempt=Job.attempt - 1)
+    def yield_job(self, job_id: JobId, owner: str) -> LeaseState:
+        """Put a job that has more to do behind the others of its queue, unless it is not `held`."""
+        return self._requeue(job_id, owner, attempt=Job.attempt - 1)
 
-    def retry(self, job_id: JobId, owner: str, *, available_at: datetime) -> None:
-        """Try again later; the attempt stays counted."""
-        self._requeue(job_id, owner, attempt=Job.attempt, available_at=available_at)
+    def retry(self, job_id: JobId, owner: str, *, available_at: datetime) -> LeaseState:
+        """Try again later, unless it is not `held`; the attempt stays counted."""
+        return self._requeue(job_id, owner, attempt=Job.attempt, available_at=available_at)
 
     def _requeue(
         self, job_id: JobId, owner: str, *, attempt: Any, available_at: datetime | None = None
-    ) -> None:
+    ) -> LeaseState:
         state = self.confirm_lease(job_id, owner)
-        if state == "cancelled":
-            self.finish(job_id, owner)
         if state != "held":
-            return
+            return state
         self._session.execute(
             update(Job)
             .where(Job.id == job_id)
@@ -248,23 +245,25 @@ class JobQueue:
         )
         job = self._session.get_one(Job, job_id, populate_existing=True)
         Outbox(self._session).announce(job, available_at=available_at)
+        return state
 
     def take_up_expired(self) -> Sequence[Job]:
         """Queue again what dead workers left running, or fail it when its attempts are used up.
 
-        Returns the jobs that failed for good, so that their effects can be closed.
+        Returns the jobs that ended here, failed or cancelled, so that what they left open is closed.
         """
         expired = self._session.scalars(
             select(Job)
             .where(Job.status == "running", Job.lease_expires_at < utc_now())
             .with_for_update(skip_locked=True)
         ).all()
-        failed: list[Job] = []
+        ended: list[Job] = []
         for job in expired:
             job.lease_owner = None
             job.lease_expires_at = None
             if job.cancel_requested_at is not None:
                 job.status, job.finished_at = "cancelled", utc_now()
+                ended.append(job)
             elif job.attempt >= job.max_attempts:
                 job.status, job.finished_at = "failed", utc_now()
                 job.error_code = "worker_lost"
@@ -272,9 +271,9 @@ class JobQueue:
                     f"The worker of job {job.id} died {job.attempt} times while running it. "
                     "Look at the worker's log; the input may exhaust its memory."
                 )
-                failed.append(job)
+                ended.append(job)
             else:
                 job.status = "queued"
                 Outbox(self._session).announce(job)
         self._session.flush()
-        return failed
+        return ended

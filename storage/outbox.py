@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
@@ -42,6 +42,16 @@ class Outbox:
             .limit(limit)
             .with_for_update(skip_locked=True)
         ).all()
+
+    def forget_heard(self) -> int:
+        """Delete sent messages of jobs that wait no more, so that the table does not grow; how many."""
+        waiting = select(Job.id).where(Job.status == "queued")
+        result = self._session.execute(
+            delete(OutboxMessage)
+            .where(OutboxMessage.sent_at.is_not(None), OutboxMessage.job_id.not_in(waiting))
+            .execution_options(synchronize_session=False)
+        )
+        return int(result.rowcount)  # type: ignore[attr-defined]
 
     def next_due_at(self) -> datetime | None:
         """When the earliest unsent message becomes due."""

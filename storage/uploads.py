@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, union, update
 from sqlalchemy.orm import Session
 
 from core.errors import LongleafError
-from core.ids import CollectionId, DocumentId, JobId, TenantId, UploadedFileId, new_id
-from storage.models import UploadedFile
+from core.ids import CollectionId, JobId, TenantId, UploadedFileId, new_id
+from storage.models import Document, UploadedFile
 
 OPEN_STATUSES = ("queued", "parsing", "embedding")
 
@@ -101,11 +101,12 @@ class UploadedFileRepository:
             .values(status="failed", error_code=code, error_detail=detail)
         )
 
-    def list_names(self, document_id: DocumentId) -> Sequence[str]:
-        """Every name the document came under, oldest first."""
-        names = self._session.scalars(
-            select(UploadedFile.name)
-            .where(UploadedFile.tenant_id == self._tenant_id, UploadedFile.document_id == document_id)
-            .order_by(UploadedFile.id)
+    def wanted_hashes(self) -> frozenset[str]:
+        """Content hashes of all files that a live document has or that are still to be read."""
+        documents = select(Document.content_hash).where(
+            Document.tenant_id == self._tenant_id, Document.deleted_at.is_(None)
         )
-        return list(dict.fromkeys(names))
+        files = select(UploadedFile.content_hash).where(
+            UploadedFile.tenant_id == self._tenant_id, UploadedFile.status.in_(OPEN_STATUSES)
+        )
+        return frozenset(self._session.scalars(union(documents, files)))

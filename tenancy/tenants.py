@@ -59,6 +59,11 @@ def list_tenants(session: Session, page: PageRequest) -> Page[Tenant]:
     return paginate(session, select(Tenant), Tenant, page)
 
 
+def list_tenant_ids(session: Session) -> list[TenantId]:
+    """Of all tenants."""
+    return [TenantId(tenant_id) for tenant_id in session.scalars(select(Tenant.id).order_by(Tenant.id))]
+
+
 def ensure_default_tenant(session: Session, *, now: datetime) -> Tenant:
     """The tenant of the embedded shape, made on the first call, whoever calls at once."""
     values = {"id": new_id("ten"), "name": DEFAULT_TENANT_NAME, "created_at": now}

@@ -13,15 +13,16 @@ from types import TracebackType
 from typing import Protocol
 
 import structlog
+from sqlalchemy.orm import Session
 
 from core.cancellation import Checkpoint
 from core.clock import utc_now
-from core.errors import JobCancelled, LeaseLost, LongleafError, ModelUnavailable
+from core.errors import Conflict, EngineIncapable, JobCancelled, LeaseLost, LongleafError, ModelUnavailable
 from core.ids import JobId
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.events import EventBus
-from storage.job_run import JobRun, RunOutcome, raise_unless_held
+from storage.job_run import JobRun, RunOutcome, job_cancelled, raise_unless_held
 from storage.jobs import ClaimedJob, JobQueue, LeaseState
 
 log = structlog.get_logger()
@@ -36,8 +37,8 @@ class JobHandler(Protocol):
         """Do the work and end the job, or yield."""
         ...
 
-    def abandon(self, job: ClaimedJob, error: LongleafError) -> None:
-        """The job ended without success: close what it left open."""
+    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
+        """Close what the job left open, in the transaction that ends it without success."""
         ...
 
 
@@ -65,7 +66,6 @@ class Lease:
 
     def _beat(self) -> None:
         lease = timedelta(seconds=self._settings.lease_seconds)
-        # The first look comes early, so that a job cancelled just after its claim stops soon.
         while not self._stop.wait(self._settings.heartbeat_seconds):
             try:
                 with self._database.write() as session:
@@ -77,7 +77,10 @@ class Lease:
 
 
 class JobExecutor:
-    """Runs jobs by id. Safe to call twice for one id: the second call finds it claimed."""
+    """Runs jobs by id. Safe to call twice for one id: the second call finds it claimed.
+
+    What may pass is tried again until the job's attempts are used up; anything else ends it.
+    """
 
     def __init__(
         self,
@@ -110,18 +113,15 @@ class JobExecutor:
             outcome = self._handlers[job.kind].run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)
-        except JobCancelled as error:
+        except (JobCancelled, EngineIncapable) as error:
             self._end(run, error)
-        except ModelUnavailable as error:
-            if job.attempt < job.max_attempts:
-                self._retry(run, error)
-            else:
-                self._end(run, error)
+        except (ModelUnavailable, Conflict) as error:
+            self._retry_or_end(run, error)
         except LongleafError as error:
             self._end(run, error)
-        except Exception as error:
+        except Exception as error:  # a database that was away, say: it may well pass
             log.exception("job.crashed", job_id=job.id, kind=job.kind)
-            self._end(
+            self._retry_or_end(
                 run,
                 LongleafError(
                     f"Job {job.id} hit an unexpected {type(error).__name__}.",
@@ -131,27 +131,40 @@ class JobExecutor:
             )
         else:
             if outcome == "yielded":
-                with self._database.write() as session:
-                    JobQueue(session).yield_job(job.id, run.owner)
+                self._yield(run)
             else:
                 self._announce(job, "succeeded")
 
     def _end(self, run: JobRun, error: LongleafError) -> None:
+        job = run.job
         with self._database.write() as session:
-            status = JobQueue(session).finish(run.job.id, run.owner, error=error)
-        if status == "lost":
+            status = JobQueue(session).finish(job.id, run.owner, error=error)
+            if status == "lost":
+                return
+            reason = job_cancelled(job.id) if status == "cancelled" else error
+            self._handlers[job.kind].abandon(session, job, reason)
+        self._announce(job, status, code=reason.code)
+
+    def _yield(self, run: JobRun) -> None:
+        with self._database.write() as session:
+            state = JobQueue(session).yield_job(run.job.id, run.owner)
+        if state == "cancelled":
+            self._end(run, job_cancelled(run.job.id))
+
+    def _retry_or_end(self, run: JobRun, error: LongleafError) -> None:
+        """Exponential backoff with jitter, so that many jobs do not return at once."""
+        if run.job.attempt >= run.job.max_attempts:
+            self._end(run, error)
             return
-        log.info("job.ended", job_id=run.job.id, status=status, code=error.code)
-        self._handlers[run.job.kind].abandon(run.job, error)
-        self._announce(run.job, status)
-
-    def _retry(self, run: JobRun, error: LongleafError) -> None:
-        """Exponential backoff with full jitter, so that many jobs do not return at once."""
-        delay = random.uniform(0.5, 1.0) * min(60.0, 2.0**run.job.attempt)
+        # No longer than 8 s: an upload has three attempts for each of its files.
+        delay = random.uniform(0.5, 1.0) * 2.0 ** min(run.job.attempt, 3)
         log.warning("job.retry", job_id=run.job.id, code=error.code, delay_seconds=round(delay, 2))
+        due = utc_now() + timedelta(seconds=delay)
         with self._database.write() as session:
-            JobQueue(session).retry(run.job.id, run.owner, available_at=utc_now() + timedelta(seconds=delay))
+            state = JobQueue(session).retry(run.job.id, run.owner, available_at=due)
+        if state == "cancelled":
+            self._end(run, job_cancelled(run.job.id))
 
-    def _announce(self, job: ClaimedJob, status: str) -> None:
-        log.info("job.finished", job_id=job.id, status=status)
+    def _announce(self, job: ClaimedJob, status: str, *, code: str = "") -> None:
+        log.info("job.finished", job_id=job.id, status=status, code=code)
         self._events.publish(job.id, FINISHED_EVENT, {"status": status})

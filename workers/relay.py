@@ -1,14 +1,15 @@
-"""`python -m workers.relay`: sends the outbox to Celery and takes up what dead workers held.
+"""`python -m workers.relay`: sends the outbox to Celery, takes up what dead workers held, tidies up.
 
 Any number may run: messages are locked while they are sent, and sending one twice is harmless.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import redis
 import structlog
@@ -20,18 +21,25 @@ from core.clock import utc_now
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
-from ingest.claims import release_documents
+from ingest.claims import close_upload
+from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from ingest.uploads import INGEST_KIND
+from storage.documents import list_purgeable_collections
+from storage.job_run import job_cancelled
 from storage.jobs import QUEUES, JobQueue
 from storage.models import Job
 from storage.outbox import Outbox
 from storage.uploads import UploadedFileRepository
+from tenancy.tenants import list_tenant_ids
 from workers.celery_app import TASK_NAME, create_celery
 from workers.execution import FINISHED_EVENT
 
 log = structlog.get_logger()
 
 UNHEARD_AFTER_SECONDS = 10.0
+TIDY_SECONDS = 900.0
+BLOB_GRACE = timedelta(hours=24)
+"""An upload's files are stored before its rows are written, so a young file may have none yet."""
 
 
 class Relay:
@@ -41,10 +49,13 @@ class Relay:
         self._services = services
         self._celery = celery
         self._settings = services.settings.worker
-        self._swept_at = 0.0
+        self._swept_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; every fault is logged and outlived."""
+        # In a thread of its own: a look through all files must keep no question waiting.
+        tidier = threading.Thread(target=self._tidy_until, args=(stop,), name="tidy", daemon=True)
+        tidier.start()
         while not stop.is_set():
             try:
                 self._wait()
@@ -54,6 +65,15 @@ class Relay:
             except Exception:  # the edge of a process that must live: SQL or Redis come back
                 log.exception("relay.fault")
                 stop.wait(1.0)
+        tidier.join()
+
+    def _tidy_until(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                self.tidy()
+            except Exception:  # as above
+                log.exception("relay.tidy_failed")
+            stop.wait(TIDY_SECONDS)
 
     def _wait(self) -> None:
         with self._services.database.read() as session:
@@ -62,7 +82,8 @@ class Relay:
         if due_at is not None:
             timeout = min(timeout, (due_at - utc_now()).total_seconds())
         if timeout > 0:
-            self._services.events.wait_for_wake(timeout)
+            # Redis before 7 takes less than a millisecond for "as long as it may be".
+            self._services.events.wait_for_wake(max(timeout, 0.01))
 
     def send_due(self) -> int:
         """Send every message that is due; how many."""
@@ -79,13 +100,41 @@ class Relay:
         """Take up jobs of dead workers; announce again what the broker has lost."""
         self._swept_at = time.monotonic()
         with self._services.database.write() as session:
-            failed = JobQueue(session).take_up_expired()
-            for job in failed:
+            ended = JobQueue(session).take_up_expired()
+            for job in ended:
                 _close(session, job)
-        for job in failed:
-            log.error("job.parked", job_id=job.id, attempts=job.attempt)
-            self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": "failed"})
+        for job in ended:
+            log.warning("job.parked", job_id=job.id, status=job.status, attempts=job.attempt)
+            self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
         self._announce_lost()
+        with self._services.database.write() as session:
+            Outbox(session).forget_heard()
+
+    def tidy(self) -> None:
+        """Free what deleted documents hold: index entries and pages by a job, files here."""
+        with self._services.database.write() as session:
+            found = list_purgeable_collections(session, deleted_before=utc_now() - PURGE_AFTER)
+            for tenant_id, collection_id in found:
+                request_compaction(
+                    session, tenant_id, collection_id, max_attempts=self._settings.max_attempts
+                )
+            tenants = list_tenant_ids(session)
+        for tenant_id in tenants:
+            self._remove_unwanted_blobs(tenant_id, before=utc_now() - BLOB_GRACE)
+
+    def _remove_unwanted_blobs(self, tenant_id: TenantId, *, before: datetime) -> None:
+        blobs = self._services.blobs
+        blobs.remove_partial(tenant_id, before=before)
+        with self._services.database.read() as session:
+            wanted = UploadedFileRepository(session, tenant_id).wanted_hashes()
+        # One that is uploaded again meanwhile is young again, and stays.
+        removed = [
+            content_hash
+            for content_hash in blobs.list_hashes(tenant_id)
+            if content_hash not in wanted and blobs.remove(tenant_id, content_hash, before=before)
+        ]
+        if removed:
+            log.info("blobs.removed", tenant_id=tenant_id, num_files=len(removed))
 
     def _announce_lost(self) -> None:
         """A queue that is empty in the broker while SQL has jobs in it has lost them."""
@@ -101,12 +150,17 @@ class Relay:
 
 
 def _close(session: Session, job: Job) -> None:
-    """What the dead worker can no longer do for a job that failed for good."""
+    """What the dead worker can no longer do for a job that has ended."""
     if job.kind != INGEST_KIND:
         return
-    tenant_id, job_id, detail = TenantId(job.tenant_id), JobId(job.id), job.error_detail or ""
-    UploadedFileRepository(session, tenant_id).fail_open(job_id, code="worker_lost", detail=detail)
-    release_documents(session, tenant_id, job_id, code="worker_lost", detail=detail)
+    job_id, cancelled = JobId(job.id), job_cancelled(JobId(job.id))
+    close_upload(
+        session,
+        TenantId(job.tenant_id),
+        job_id,
+        code=job.error_code or cancelled.code,
+        detail=job.error_detail or str(cancelled),
+    )
 
 
 def main() -> None:

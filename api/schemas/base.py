@@ -51,5 +51,15 @@ def _showable(name: str) -> str:
     return stripped
 
 
+def _encodable(text: str) -> str:
+    # JSON can spell half of a surrogate pair, `"\ud800"`, which no encoding and no database takes.
+    if any(unicodedata.category(character) == "Cs" for character in text):
+        raise ValueError("it must not hold half of a surrogate pair")
+    return text
+
+
+FreeText = Annotated[str, AfterValidator(_encodable)]
+"""Text of any kind that can be stored."""
+
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_showable)]
 """A name that people read: 1 to 200 characters, trimmed, without control characters."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Body
+from api.schemas.base import Body, FreeText
 from generation.questions import AnswerMode, QuestionParameters
 
 MAX_WAIT_SECONDS = 300.0
@@ -16,7 +16,7 @@ _StopText = Annotated[str, Field(min_length=1, max_length=200)]
 class Question(Body):
     """A question about a collection. What is left out takes the server's default."""
 
-    question: str = Field(description="In any language; answered from the collection's documents only.")
+    question: FreeText = Field(description="In any language; answered from the collection's documents only.")
     mode: AnswerMode = Field(
         "auto",
         description="`extractive`: the sentences that answer, verbatim. `abstractive`: the model writes. "

@@ -44,4 +44,4 @@ def ask(
             answer = client.ask(target["id"], question, mode=mode.value)
             print_text(answer, out())
         print_sources(answer, client, out())
-        out().print(describe_work(answer), style="dim", markup=False)
+        out().print(describe_work(answer), style="dim", markup=False, soft_wrap=True)

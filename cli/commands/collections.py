@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.options import JsonOption, KeyOption, UrlOption, connect
-from cli.output import print_json, print_table, say
+from cli.output import format_moment, print_json, print_table, say
 
 app = typer.Typer(help="Collections, which hold documents.", no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
@@ -23,7 +23,9 @@ def list_collections(
     if as_json:
         print_json({"items": found})
         return
-    rows = [(each["name"], each["num_documents"], each["id"], each["created_at"]) for each in found]
+    rows = [
+        (each["name"], each["num_documents"], each["id"], format_moment(each["created_at"])) for each in found
+    ]
     print_table(("name", "documents", "id", "created"), rows, right=("documents",))
 
 

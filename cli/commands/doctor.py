@@ -32,7 +32,8 @@ def doctor(
             continue
         mark, style = _STYLES[finding.verdict]
         out().print(
-            Text(f"{mark} {finding.subject}: {finding.detail} {finding.remedy}".rstrip(), style=style)
+            Text(f"{mark} {finding.subject}: {finding.detail} {finding.remedy}".rstrip(), style=style),
+            soft_wrap=True,
         )
     num_faults = sum(finding.verdict == "fault" for finding in findings)
     if as_json:

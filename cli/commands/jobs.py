@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import JsonOption, KeyOption, UrlOption, connect
-from cli.output import print_json, print_table, say
+from cli.output import format_moment, print_json, print_table, say
 
 if TYPE_CHECKING:
     from client import Job
@@ -34,10 +34,17 @@ def list_jobs(
         print_json({"items": jobs})
         return
     rows = [
-        (job["id"], job["kind"], job["status"], _progress(job), job["attempt"], job["created_at"])
+        (
+            job["id"],
+            job["kind"],
+            job["status"],
+            _progress(job),
+            job["attempt"],
+            format_moment(job["created_at"]),
+        )
         for job in jobs
     ]
-    print_table(("job", "kind", "status", "progress", "attempt", "created"), rows)
+    print_table(("job", "kind", "status", "progress", "attempt", "created"), rows, right=("attempt",))
 
 
 @app.command("show")

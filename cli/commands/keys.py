@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import JsonOption, TenantOption, settings_of
-from cli.output import print_json, print_table, say
+from cli.output import format_moment, print_json, print_table, say
 
 if TYPE_CHECKING:
     from tenancy.keys import Key
@@ -24,7 +24,9 @@ def create_key(
         list[str] | None, typer.Option("--scope", help="ask, ingest, reports or admin; may be repeated.")
     ] = None,
     tenant: TenantOption = "",
-    expires_in_days: Annotated[int | None, typer.Option("--expires-in-days", min=1)] = None,
+    expires_in_days: Annotated[
+        int | None, typer.Option("--expires-in-days", min=1, max=3650, help="Left out: it never expires.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Issue a key. It is shown once. Without --scope it may ask and ingest."""
@@ -66,8 +68,8 @@ def list_keys(context: typer.Context, tenant: TenantOption = "", as_json: JsonOp
             each.name,
             f"ll_{each.prefix}_…",
             ", ".join(sorted(each.scopes)),
-            _moment(each.expires_at),
-            _moment(each.revoked_at),
+            format_moment(each.expires_at),
+            format_moment(each.revoked_at),
             each.id,
         )
         for each in found
@@ -108,7 +110,3 @@ def _shown(key: Key) -> dict[str, Any]:
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,
     }
-
-
-def _moment(value: Any) -> str:
-    return value.isoformat(timespec="minutes") if value is not None else ""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.options import JsonOption, settings_of
-from cli.output import print_json, print_table, say
+from cli.output import format_moment, print_json, print_table, say
 
 app = typer.Typer(help="Tenants, made on the machine that has the database.", no_args_is_help=True)
 
@@ -44,5 +44,5 @@ def list_tenants(context: typer.Context, as_json: JsonOption = False) -> None:
         items = [{"id": each.id, "name": each.name, "created_at": each.created_at} for each in found]
         print_json({"items": items})
         return
-    rows = [(each.name, each.id, each.created_at.isoformat(timespec="minutes")) for each in found]
+    rows = [(each.name, each.id, format_moment(each.created_at)) for each in found]
     print_table(("name", "id", "created"), rows)

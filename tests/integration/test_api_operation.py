@@ -124,8 +124,20 @@ def test_a_wrong_address_is_a_problem(house: House, method: str, path: str, stat
     response = house.client.request(method, path, headers=house.key())
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert response.json()["remedy"]
-    if status == 405:
-        assert response.headers["allow"]
+
+
+def test_a_method_that_is_not_possible_is_told_with_all_that_are(house: House) -> None:
+    response = house.client.request("PUT", "/v1/collections", headers=house.key())
+    assert response.status_code == 405
+    assert response.headers["allow"] == "GET, HEAD, POST"
+    assert house.client.options("/healthz").headers["allow"] == "GET, HEAD"
+
+
+def test_head_is_get_without_its_body(house: House) -> None:
+    head, get = house.client.head("/healthz"), house.client.get("/healthz")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+    assert house.client.head("/v1/collections").status_code == 401
 
 
 def enter(house: House, tenant_id: str, *, stage: str, tokens: int, cost: str) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from core.errors import JobCancelled
-from core.ids import CollectionId, DocumentId, JobId
+from core.clock import utc_now
+from core.errors import JobCancelled, LeaseLost, NotFound
+from core.ids import CollectionId, DocumentId, JobId, content_hash
+from ingest.claims import claim_document
+from ingest.parsers.limits import MAX_TEXT_BYTES
 from storage.collections import CollectionRepository
 from storage.database import Database
-from storage.documents import DocumentRepository
+from storage.documents import DocumentRepository, EmbeddingRepository
 from storage.job_run import JobRun
 from storage.jobs import JobRepository
-from storage.models import Chunk, Document, Embedding, IndexSegment, Job, LedgerEntry
+from storage.models import Chunk, Document, Embedding, IndexSegment, Job, LedgerEntry, OutboxMessage
 from tests.documents import make_pdf
 from tests.pipeline_fixtures import House, build_house
 
@@ -159,6 +166,138 @@ def test_a_file_that_kills_its_worker_three_times_fails_alone(house: House) -> N
     assert "3 times" in str(killer.error_detail)
 
 
+def test_the_neighbours_of_a_file_that_kills_its_worker_are_indexed(house: House) -> None:
+    job_id = house.upload({"三国.txt": NOVEL, "killer.md": HANDBOOK})
+
+    for attempt in (1, 2, 3):
+        claimed = house.claim(job_id)
+
+        def die(attempt: int = attempt) -> None:
+            killer = house.files(job_id)[1]
+            if (killer.status, killer.attempts) == ("embedding", attempt):
+                raise SystemExit
+
+        with pytest.raises(SystemExit):
+            house.ingest.run(JobRun(job=claimed.job, owner=claimed.owner, checkpoint=die))
+        house.lose_worker(job_id)
+    run(house, job_id)
+    assert [file.status for file in house.files(job_id)] == ["ready", "failed"]
+
+
+def test_a_file_of_too_much_text_or_whose_blob_is_gone_fails_alone(house: House) -> None:
+    job_id = house.upload(
+        {"vast.txt": b"a" * (MAX_TEXT_BYTES + 1), "lost.md": HANDBOOK, "三国.txt": NOVEL},
+    )
+    house.blobs.remove(
+        house.principal.tenant_id, content_hash(HANDBOOK), before=utc_now() + timedelta(minutes=1)
+    )
+    run(house, job_id)
+    outcome = [(file.status, file.error_code) for file in house.files(job_id)]
+    assert outcome == [("failed", "too_large"), ("failed", "not_found"), ("ready", None)]
+
+
+def test_an_unreadable_document_deleted_meanwhile_disturbs_no_other_file(house: House) -> None:
+    job_id = house.upload({"blank.pdf": make_pdf([[""]] * 30), "三国.txt": NOVEL})
+    claimed = house.claim(job_id)
+
+    def delete() -> None:
+        file = house.files(job_id)[0]
+        with house.database.write() as session:
+            if file.pages_done == 0 and file.document_id and count(house, Document) == 1:
+                document = session.get_one(Document, file.document_id)
+                document.deleted_at = document.deleted_at or utc_now()
+
+    assert house.ingest.run(JobRun(job=claimed.job, owner=claimed.owner, checkpoint=delete)) == "done"
+    assert [file.status for file in house.files(job_id)] == ["failed", "ready"]
+
+
+def test_nothing_becomes_findable_in_a_collection_deleted_meanwhile(house: House) -> None:
+    job_id = house.upload({"handbook.md": HANDBOOK, "三国.txt": NOVEL})
+    claimed = house.claim(job_id)
+
+    def delete() -> None:
+        with house.database.write() as session:
+            collections = CollectionRepository(session, house.principal.tenant_id)
+            if house.files(job_id)[0].document_id and collections.find_by_name("papers"):
+                collections.delete(house.collection_id)
+
+    with pytest.raises(NotFound, match=house.collection_id):
+        house.ingest.run(JobRun(job=claimed.job, owner=claimed.owner, checkpoint=delete))
+    with house.database.read() as session:
+        assert session.scalars(select(Document).where(Document.deleted_at.is_(None))).all() == []
+    assert count(house, Chunk) == count(house, IndexSegment) == 0
+
+
+def claim_side_by_side(house: House, first: JobId, second: JobId) -> list[str]:
+    """What two workers get whose transactions overlap as far as the database allows."""
+    outcomes: list[str] = []
+
+    def claim_second() -> None:
+        with house.database.write() as session:
+            file = house.files(second)[0]
+            outcomes.append(claim_document(session, house.principal.tenant_id, file, max_attempts=3).status)
+
+    thread = threading.Thread(target=claim_second)
+    with house.database.write() as session:
+        file = house.files(first)[0]
+        outcomes.append(claim_document(session, house.principal.tenant_id, file, max_attempts=3).status)
+        thread.start()
+        time.sleep(0.3)
+    thread.join()
+    return outcomes
+
+
+def test_two_workers_with_the_same_bytes_make_one_document(house: House) -> None:
+    first, second = house.upload({"a.md": HANDBOOK}), house.upload({"b.md": HANDBOOK})
+    assert claim_side_by_side(house, first, second) == ["taken", "busy"]
+    assert count(house, Document) == 1
+
+
+def test_two_workers_do_not_both_try_a_failed_document_again(house: House) -> None:
+    failed = house.upload({"a.md": HANDBOOK})
+    claimed = house.claim(failed)
+    with house.database.write() as session:
+        claim_document(session, house.principal.tenant_id, house.files(failed)[0], max_attempts=3)
+        house.ingest.abandon(session, claimed.job, JobCancelled("stop"))
+    first, second = house.upload({"b.md": HANDBOOK}), house.upload({"c.md": HANDBOOK})
+    assert claim_side_by_side(house, first, second) == ["taken", "busy"]
+
+
+def test_a_worker_that_was_only_slow_changes_nothing_after_another_took_over(house: House) -> None:
+    job_id = house.upload({"handbook.md": HANDBOOK})
+    slow = house.claim(job_id)
+
+    def stall() -> None:
+        if house.files(job_id)[0].status == "embedding":
+            house.lose_worker(job_id)
+            run(house, job_id)
+
+    with pytest.raises(LeaseLost):
+        house.ingest.run(JobRun(job=slow.job, owner=slow.owner, checkpoint=stall))
+    assert house.files(job_id)[0].status == "ready"
+    assert "twenty-four" in search(house, "How many days of paid leave?")[0]
+
+
+def test_workers_that_store_the_same_vectors_at_once_do_not_wait_for_each_other(house: House) -> None:
+    hashes = [content_hash(str(i)) for i in range(300)]
+    vector = np.ones(4, dtype=np.float32)
+    start, added = threading.Barrier(2), []
+
+    def store(order: list[str]) -> None:
+        with house.database.write() as session:
+            embeddings = EmbeddingRepository(session, house.principal.tenant_id)
+            if not house.database.is_sqlite:  # SQLite lets in one after the other
+                start.wait()
+            added.append(embeddings.add("model", dict.fromkeys(order, vector)))
+
+    threads = [threading.Thread(target=store, args=(order,)) for order in (hashes, hashes[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(len, added)) == [0, 300]
+
+
 def test_a_cancelled_upload_leaves_its_documents_unfindable_and_open_to_another_try(house: House) -> None:
     job_id = house.upload({"handbook.md": HANDBOOK})
     claimed = house.claim(job_id)
@@ -166,7 +305,8 @@ def test_a_cancelled_upload_leaves_its_documents_unfindable_and_open_to_another_
         JobRepository(session, house.principal.tenant_id).request_cancel(job_id)
     with pytest.raises(JobCancelled) as caught:
         house.ingest.run(claimed)
-    house.ingest.abandon(claimed.job, caught.value)
+    with house.database.write() as session:
+        house.ingest.abandon(session, claimed.job, caught.value)
     assert house.files(job_id)[0].status == "failed"
     assert search(house, "paid leave") == []
     again = house.upload({"handbook.md": HANDBOOK})
@@ -237,3 +377,8 @@ def test_many_small_uploads_ask_for_one_compaction_which_loses_nothing(house: Ho
     assert house.compaction.run(house.claim(JobId(queued[0].id))) == "done"
     assert count(house, IndexSegment) <= 2
     assert "number is 7" in search(house, "Which note has the secret number 7?")[0]
+    with house.database.read() as session:
+        later = session.scalars(select(Job).where(Job.kind == "compact", Job.status == "queued")).all()
+        assert len(later) == 1, "the merged files are removed once no search can still be reading them"
+        (message,) = session.scalars(select(OutboxMessage).where(OutboxMessage.job_id == later[0].id))
+        assert message.available_at > utc_now() + timedelta(minutes=5)

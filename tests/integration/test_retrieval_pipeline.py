@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from core.errors import Conflict, EmptyInput, StoreCorrupt
 from core.ids import ChunkId, CollectionId, DocumentId, TenantId, content_hash, derive_chunk_id, new_id
@@ -23,7 +24,7 @@ from storage.documents import (
     EmbeddingRepository,
     IndexSegmentRepository,
 )
-from storage.models import Chunk, Page, Tenant
+from storage.models import Chunk, IndexSegment, Page, Tenant
 from tests.hashing_embedder import HashingEmbedder
 
 TALE = "刘备、关羽、张飞桃园结义。 关羽造青龙偃月刀，重八十二斤。 张飞造丈八点钢矛。"
@@ -78,7 +79,7 @@ class House:
                 end=len(text),
                 text=text,
             )
-            documents.replace_pages(document_id, [page])
+            session.add(page)
             ChunkRepository(session, self.tenant_id).replace(document_id, chunks)
             EmbeddingRepository(session, self.tenant_id).add(
                 self.embedder.revision, dict(zip(keys, vectors, strict=True))
@@ -256,11 +257,12 @@ def test_a_collection_of_the_dead_compacts_to_nothing(house: House) -> None:
     assert house.names("关羽") == []
 
 
-def test_dropping_a_collection_leaves_no_index_file(house: House) -> None:
+def test_compaction_leaves_the_segments_of_another_embedder_alone(house: House) -> None:
     house.add("tale", TALE)
-    house.maintenance.drop(house.collection_id)
-    assert not list(house.folder.rglob("*.faiss"))
-    assert not house.lexical.exists(house.collection_id)
+    with house.database.write() as session:
+        session.execute(update(IndexSegment).values(model_revision="another"))
+    house.maintenance.compact(house.tenant_id, house.collection_id)
+    assert not house.maintenance.has_garbage(house.collection_id)
 
 
 def test_a_merge_that_another_process_finished_first_changes_nothing(house: House) -> None:

@@ -251,6 +251,23 @@ def test_citations_that_the_stream_did_not_have_yet_are_shown_in_the_checked_tex
     )
 
 
+def test_an_answer_that_nothing_supports_says_so(cli: Cli) -> None:
+    warning = "Nothing in the passages supports: 租期为三年"
+    cli.routes["POST", "/v1/collections/col_1/questions"] = ANSWER | {"citations": [], "warnings": [warning]}
+    assert f"  ! {warning}\n" in cli("ask", "?", "-c", "合同", "--no-stream").stdout
+
+
+def test_a_long_chinese_quotation_stands_beside_its_number(cli: Cli) -> None:
+    citation = CITATION | {"quote": "租期为三年自签字之日起算" * 12}
+    cli.routes["POST", "/v1/collections/col_1/questions"] = ANSWER | {"citations": [citation]}
+    lines = cli("ask", "?", "-c", "合同", "--no-stream").stdout.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("  [1] “租期为三年"))
+    quoted = lines[first : first + 3]
+    assert all(line.startswith(" " * 6) for line in quoted[1:])
+    assert "".join(line.strip() for line in quoted) == f"[1] “{citation['quote']}”"
+    assert quoted == [line.rstrip() for line in quoted]
+
+
 def test_a_refusal_shows_the_nearest_passages(cli: Cli) -> None:
     cli.routes["POST", "/v1/collections/col_1/questions"] = REFUSED
     cli.routes["GET", "/v1/documents/doc_1/text"] = {"text": "Something\nelse."}
@@ -302,7 +319,9 @@ def test_costs_come_as_table_and_as_json(cli: Cli) -> None:
 
 def test_jobs_and_collections_are_listed(cli: Cli) -> None:
     cli.routes["GET", "/v1/jobs"] = {"items": [JOB], "next_cursor": None}
-    assert "2 of 2 files" in cli("jobs", "list").stdout
+    jobs = cli("jobs", "list").stdout
+    assert "2 of 2 files" in jobs
+    assert "2026-11-30 00:00Z" in jobs
     assert "合同" in cli("collections", "list").stdout
 
 
@@ -337,6 +356,12 @@ def test_an_unknown_scope_is_wrong_use(cli: Cli, tmp_path: Path) -> None:
     result = cli("keys", "create", "portal", "--scope", "everything", remote=False)
     assert result.exit_code == 2
     assert "There is no scope 'everything'" in result.stderr
+
+
+def test_a_key_cannot_outlive_the_calendar(cli: Cli) -> None:
+    result = cli("keys", "create", "portal", "--expires-in-days", 10**12, remote=False)
+    assert result.exit_code == 2
+    assert "--expires-in-days" in result.stderr
 
 
 def test_the_models_in_use_are_listed(cli: Cli) -> None:

@@ -122,7 +122,6 @@ def test_a_writer_waits_and_then_says_who_is_in_the_way(index: LexicalIndex, tmp
     index.write(COLLECTION, DOCUMENTS)
 
 
-def test_dropping_removes_the_files(index: LexicalIndex, tmp_path: Path) -> None:
-    index.drop(COLLECTION)
-    assert not index.exists(COLLECTION)
-    assert [path.name for path in (tmp_path / COLLECTION).iterdir()] == ["bm25.lock"]
+def test_a_folder_whose_first_writer_has_not_made_the_index_yet_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / COLLECTION / "bm25").mkdir(parents=True)
+    assert not LexicalIndex(tmp_path).exists(COLLECTION)

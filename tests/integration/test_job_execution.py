@@ -1,0 +1,132 @@
+"""What an executor makes of what a pipeline does, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from core.errors import (
+    Conflict,
+    EngineIncapable,
+    EngineUnavailable,
+    LongleafError,
+    UnreadableDocument,
+)
+from core.ids import JobId
+from core.settings import WorkerSettings
+from storage.database import Database
+from storage.job_run import JobRun, RunOutcome
+from storage.jobs import ClaimedJob, JobRepository
+from storage.models import Job
+from storage.paging import PageRequest
+from tests.pipeline_fixtures import House, build_house
+from workers.execution import JobExecutor
+
+
+@dataclass
+class ScriptedHandler:
+    """Does what it is told, and keeps what it was told to abandon."""
+
+    work: Callable[[JobRun], RunOutcome]
+    abandoned: list[tuple[JobId, str]] = field(default_factory=list)
+    abandon_fails: bool = False
+
+    def run(self, run: JobRun) -> RunOutcome:
+        return self.work(run)
+
+    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
+        if self.abandon_fails:
+            raise RuntimeError
+        self.abandoned.append((job.id, error.code))
+
+
+@pytest.fixture
+def house(database: Database, tmp_path: Path) -> House:
+    return build_house(database, tmp_path / "home")
+
+
+def execute(house: House, handler: ScriptedHandler, *, max_attempts: int = 3) -> Job:
+    """A job's row after one call of the executor."""
+    with house.database.write() as session:
+        job = JobRepository(session, house.principal.tenant_id).create(
+            "scripted",
+            queue="batch",
+            payload={},
+            collection_id=None,
+            key_id=None,
+            max_attempts=max_attempts,
+        )
+    executor = JobExecutor(house.database, house.events, {"scripted": handler}, WorkerSettings())
+    executor.execute(JobId(job.id))
+    with house.database.read() as session:
+        return session.get_one(Job, job.id)
+
+
+def failing(error: Exception) -> ScriptedHandler:
+    def work(run: JobRun) -> RunOutcome:
+        raise error
+
+    return ScriptedHandler(work)
+
+
+def cancel(house: House, run: JobRun) -> None:
+    with house.database.write() as session:
+        JobRepository(session, house.principal.tenant_id).request_cancel(run.job.id)
+
+
+@pytest.mark.parametrize(
+    "error", [EngineUnavailable("It sleeps."), Conflict("The index is busy."), OSError("broken pipe")]
+)
+def test_what_may_pass_is_tried_again(house: House, error: Exception) -> None:
+    handler = failing(error)
+    assert execute(house, handler).status == "queued"
+    assert handler.abandoned == []
+
+
+@pytest.mark.parametrize("error", [EngineIncapable("No token ids."), UnreadableDocument("Damaged.")])
+def test_what_will_not_pass_ends_the_job_at_once(house: House, error: LongleafError) -> None:
+    handler = failing(error)
+    job = execute(house, handler)
+    assert (job.status, job.error_code) == ("failed", error.code)
+    assert handler.abandoned == [(job.id, error.code)]
+    assert (job.id, "finished", {"status": "failed"}) in house.events.published
+
+
+def test_an_unforeseen_fault_ends_the_last_attempt_and_names_the_job(house: House) -> None:
+    job = execute(house, failing(ZeroDivisionError()), max_attempts=1)
+    assert (job.status, job.error_code) == ("failed", "internal_error")
+    assert job.id in str(job.error_detail)
+    assert "ZeroDivisionError" in str(job.error_detail)
+
+
+@pytest.mark.parametrize("ending", ["yields", "may pass", "fails"])
+def test_a_job_cancelled_while_it_ran_is_closed_and_announced_however_its_run_ends(
+    house: House, ending: str
+) -> None:
+    def work(run: JobRun) -> RunOutcome:
+        cancel(house, run)
+        if ending == "may pass":
+            raise EngineUnavailable("It sleeps.")
+        if ending == "fails":
+            raise UnreadableDocument("Damaged.")
+        return "yielded"
+
+    handler = ScriptedHandler(work)
+    job = execute(house, handler)
+    assert job.status == "cancelled"
+    assert handler.abandoned == [(job.id, "job_cancelled")]
+    assert (job.id, "finished", {"status": "cancelled"}) in house.events.published
+
+
+def test_a_job_ends_only_together_with_what_it_left_open(house: House) -> None:
+    handler = failing(UnreadableDocument("Damaged."))
+    handler.abandon_fails = True
+    with pytest.raises(RuntimeError):
+        execute(house, handler)
+    with house.database.read() as session:
+        (job,) = JobRepository(session, house.principal.tenant_id).list_page(PageRequest()).items
+    assert job.status == "running", "the relay will find its lease expired"

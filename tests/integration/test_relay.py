@@ -1,0 +1,236 @@
+"""The relay between rows and broker, and what it tidies up, on both databases."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from bootstrap.api_services import ApiServices
+from core.clock import utc_now
+from core.errors import JobCancelled
+from core.ids import CollectionId, DocumentId, JobId, content_hash
+from ingest.claims import claim_document
+from retrieval.lexical_index import LexicalIndex
+from storage.collections import CollectionRepository
+from storage.database import Database
+from storage.documents import DocumentRepository
+from storage.events import EventBus
+from storage.jobs import JobRepository
+from storage.models import Document, Job, OutboxMessage, Page
+from tests.pipeline_fixtures import House, build_house
+from workers.relay import UNHEARD_AFTER_SECONDS, Relay
+
+HANDBOOK = b"# Handbook\n\nPaid leave is twenty-four days a year.\n"
+NOVEL = "第一回 桃园结义\n\n关云长造青龙偃月刀，又名冷艳锯，重八十二斤。\n".encode()
+LONG_AGO = timedelta(days=2)
+
+
+@dataclass
+class BrokerDouble:
+    """Keeps what was sent to it."""
+
+    sent: list[tuple[str, str]] = field(default_factory=list)
+
+    def send_task(self, name: str, *, args: list[str], queue: str, task_id: str) -> None:
+        self.sent.append((args[0], queue))
+
+
+@dataclass
+class Post:
+    """A house with relays over it."""
+
+    house: House
+    services: ApiServices
+    broker: BrokerDouble
+
+    def relay(self) -> Relay:
+        broker: Any = self.broker
+        return Relay(self.services, broker)
+
+
+@pytest.fixture
+def post(database: Database, tmp_path: Path, redis_url: str) -> Iterator[Post]:
+    house = build_house(database, tmp_path / "home")
+    events = EventBus(redis_url, ttl_seconds=60)
+    yield Post(house, ApiServices(house.settings, database, house.blobs, events), BrokerDouble())
+    events.close()
+
+
+def count(house: House, model: type) -> int:
+    with house.database.read() as session:
+        return int(session.execute(select(func.count()).select_from(model)).scalar_one())
+
+
+def ingest(house: House, files: dict[str, bytes], **where: CollectionId) -> list[DocumentId]:
+    job_id = house.upload(files, **where)
+    assert house.ingest.run(house.claim(job_id)) == "done"
+    return [DocumentId(str(file.document_id)) for file in house.files(job_id)]
+
+
+def delete(house: House, document_id: DocumentId) -> None:
+    with house.database.write() as session:
+        documents = DocumentRepository(session, house.principal.tenant_id)
+        documents.delete(document_id, at=utc_now() - timedelta(hours=1))
+
+
+def age_blobs(house: House) -> None:
+    moment = (utc_now() - LONG_AGO).timestamp()
+    for path in house.settings.blob_dir.rglob("*"):
+        if path.is_file():
+            os.utime(path, (moment, moment))
+
+
+def blobs(house: House) -> set[str]:
+    return set(house.blobs.list_hashes(house.principal.tenant_id))
+
+
+def compactions(house: House) -> list[JobId]:
+    with house.database.read() as session:
+        query = select(Job.id).where(Job.kind == "compact", Job.status == "queued")
+        return [JobId(job_id) for job_id in session.scalars(query)]
+
+
+def test_a_running_relay_sends_sweeps_and_tidies_until_it_is_told_to_stop(post: Post) -> None:
+    house, stop = post.house, threading.Event()
+    (doomed,) = ingest(house, {"a.md": HANDBOOK})
+    delete(house, doomed)
+    thread = threading.Thread(target=post.relay().run, args=(stop,))
+    thread.start()
+    job_id = house.upload({"三国.txt": NOVEL})
+    post.services.events.wake_relay()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not (
+        (job_id, "ingest") in post.broker.sent and "batch" in {queue for _, queue in post.broker.sent}
+    ):
+        time.sleep(0.05)
+    stop.set()
+    post.services.events.wake_relay()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    assert {queue for _, queue in post.broker.sent} == {"ingest", "batch"}
+
+
+def test_two_relays_send_every_message_once(post: Post) -> None:
+    job_ids = [post.house.upload({f"{i}.md": f"# {i}".encode()}) for i in range(20)]
+    threads = [threading.Thread(target=post.relay().send_due) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(post.broker.sent) == sorted((job_id, "ingest") for job_id in job_ids)
+
+
+def test_announcements_are_forgotten_once_their_job_was_claimed(post: Post) -> None:
+    heard, unheard = post.house.upload({"a.md": HANDBOOK}), post.house.upload({"三国.txt": NOVEL})
+    relay = post.relay()
+    relay.send_due()
+    post.house.claim(heard)
+    relay.sweep()
+    with post.house.database.read() as session:
+        assert [message.job_id for message in session.scalars(select(OutboxMessage))] == [unheard]
+
+
+def test_a_job_that_the_broker_lost_is_announced_again(post: Post) -> None:
+    job_id = post.house.upload({"a.md": HANDBOOK})
+    relay = post.relay()
+    relay.send_due()
+    with post.house.database.write() as session:
+        for message in session.scalars(select(OutboxMessage)):
+            message.sent_at = utc_now() - timedelta(seconds=UNHEARD_AFTER_SECONDS + 1)
+    relay.sweep()
+    relay.send_due()
+    assert post.broker.sent == [(job_id, "ingest")] * 2
+
+
+def test_what_a_dead_worker_left_open_is_closed_when_its_job_was_cancelled(post: Post) -> None:
+    house = post.house
+    job_id = house.upload({"a.md": HANDBOOK})
+    house.claim(job_id)
+    with house.database.write() as session:
+        claim_document(session, house.principal.tenant_id, house.files(job_id)[0], max_attempts=3)
+        JobRepository(session, house.principal.tenant_id).request_cancel(job_id)
+        session.get_one(Job, job_id).lease_expires_at = utc_now() - timedelta(seconds=1)
+    post.relay().sweep()
+    (file,) = house.files(job_id)
+    assert (file.status, file.error_code) == ("failed", JobCancelled.code)
+    with house.database.read() as session:
+        assert session.get_one(Job, job_id).status == "cancelled"
+        assert session.get_one(Document, file.document_id).status == "failed"
+    assert post.services.events.last_event(job_id, "finished") == {"status": "cancelled"}
+
+
+def test_a_deleted_document_leaves_neither_pages_nor_index_entries_nor_file(post: Post) -> None:
+    house, relay = post.house, post.relay()
+    doomed, kept = ingest(house, {"a.md": HANDBOOK, "三国.txt": NOVEL})
+    delete(house, doomed)
+    age_blobs(house)
+    relay.tidy()
+    relay.tidy()
+    (job_id,) = compactions(house)
+    assert house.compaction.run(house.claim(job_id)) == "done"
+    assert blobs(house) == {content_hash(NOVEL)}
+    with house.database.read() as session:
+        assert set(session.scalars(select(Page.document_id))) == {kept}
+        assert session.get_one(Document, doomed).deleted_at is not None
+    assert len(LexicalIndex(house.settings.index_dir).chunk_ids(house.collection_id)) == 1
+    result = house.retrieval.search(house.principal.tenant_id, house.collection_id, "青龙偃月刀")
+    assert (result.num_dead_hits, [p.document_id for p in result.passages]) == (0, [kept])
+
+
+def test_a_document_deleted_just_now_is_left_to_answers_that_have_found_it(post: Post) -> None:
+    (document_id,) = ingest(post.house, {"a.md": HANDBOOK})
+    with post.house.database.write() as session:
+        DocumentRepository(session, post.house.principal.tenant_id).delete(document_id)
+    post.relay().tidy()
+    assert compactions(post.house) == []
+
+
+def test_a_deleted_collection_is_emptied(post: Post) -> None:
+    house = post.house
+    ingest(house, {"a.md": HANDBOOK, "三国.txt": NOVEL})
+    with house.database.write() as session:
+        collections = CollectionRepository(session, house.principal.tenant_id)
+        collections.delete(house.collection_id, at=utc_now() - timedelta(hours=1))
+    post.relay().tidy()
+    (job_id,) = compactions(house)
+    assert house.compaction.run(house.claim(job_id)) == "done"
+    assert count(house, Page) == 0
+    assert LexicalIndex(house.settings.index_dir).chunk_ids(house.collection_id) == set()
+
+
+def test_a_file_stays_while_any_document_or_waiting_upload_needs_it(post: Post) -> None:
+    house = post.house
+    with house.database.write() as session:
+        other = CollectionRepository(session, house.principal.tenant_id).create("other")
+    (doomed,) = ingest(house, {"a.md": HANDBOOK})
+    ingest(house, {"a.md": HANDBOOK}, collection_id=CollectionId(other.id))
+    delete(house, doomed)
+    house.upload({"三国.txt": NOVEL})
+    age_blobs(house)
+    post.relay().tidy()
+    assert blobs(house) == {content_hash(HANDBOOK), content_hash(NOVEL)}
+
+
+def test_files_whose_rows_never_came_are_removed_once_they_are_old(post: Post) -> None:
+    house = post.house
+    for content in (b"old", b"half"):
+        writer = house.blobs.writer(house.principal.tenant_id)
+        writer.write(content)
+        if content == b"old":
+            writer.commit()
+    age_blobs(house)
+    young = house.blobs.writer(house.principal.tenant_id)
+    young.write(b"young")
+    digest = young.commit()
+    post.relay().tidy()
+    files = [path.name for path in house.settings.blob_dir.rglob("*") if path.is_file()]
+    assert files == [digest]
