@@ -16,9 +16,11 @@ from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_text
 from retrieval.lexical_index import LexicalIndex
 from retrieval.pipeline import RetrievalPipeline
+from storage.chunks import ChunkRepository
 from storage.collections import CollectionRepository
 from storage.database import Database
-from storage.documents import ChunkRepository, DocumentRepository, IndexSegmentRepository
+from storage.documents import DocumentRepository
+from storage.index_segments import IndexSegmentRepository
 from storage.migrate import upgrade
 from storage.models import Chunk, Tenant
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.ids import CollectionId, KeyId, TenantId
 from retrieval.compaction import MIN_MERGE
-from storage.documents import IndexSegmentRepository
+from storage.index_segments import IndexSegmentRepository
 from storage.jobs import ClaimedJob, JobRepository
 
 COMPACT_KIND = "compact"

@@ -12,7 +12,7 @@ from accounting.ledger import Ledger, LedgerLine, Stage
 from core.ids import DocumentId, content_hash
 from inference.protocols import Embedder
 from storage.database import Database
-from storage.documents import EmbeddingRepository
+from storage.embeddings import EmbeddingRepository
 from storage.job_run import JobRun
 
 BATCH_TEXTS = 64

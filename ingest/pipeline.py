@@ -35,9 +35,11 @@ from ingest.parsed import DocumentInfo, Heading, ParsedPage
 from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_text
 from storage.blobs import BlobStore
+from storage.chunks import ChunkRepository
 from storage.collections import CollectionRepository
 from storage.database import Database
-from storage.documents import ChunkRepository, DocumentRepository, IndexSegmentRepository
+from storage.documents import DocumentRepository
+from storage.index_segments import IndexSegmentRepository
 from storage.job_run import JobRun, RunOutcome
 from storage.jobs import ClaimedJob
 from storage.models import Chunk, Page, UploadedFile

@@ -18,8 +18,10 @@ from retrieval.dense_index import DenseIndex
 from retrieval.indexed_text import embedding_key, embedding_text
 from retrieval.lexical_index import LexicalIndex
 from retrieval.segments import list_segments, swap_segments
+from storage.chunks import ChunkRepository, LiveChunk
 from storage.database import Database
-from storage.documents import ChunkRepository, EmbeddingRepository, IndexSegmentRepository, LiveChunk
+from storage.embeddings import EmbeddingRepository
+from storage.index_segments import IndexSegmentRepository
 
 _CHUNKS_PER_SEGMENT = 50_000  # bounds the memory of a rebuild
 _EMBED_BATCH = 256

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.ids import ChunkId, DocumentId
 from retrieval.fusion import FusedChunk
-from storage.documents import LiveChunk
+from storage.chunks import LiveChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from retrieval.hits import ScoredChunk
 from retrieval.lexical_index import LexicalHits, LexicalIndex
 from retrieval.passages import Passage, merge_passages
 from retrieval.segments import list_segments
+from storage.chunks import ChunkRepository, LiveChunk
 from storage.database import Database
-from storage.documents import ChunkRepository, DocumentRepository, LiveChunk
+from storage.documents import DocumentRepository
 
 _DEEPER = 4  # how many times further to look when too many hits are dead
 _MAX_DEPTH = 20_000

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from core.errors import Conflict
 from core.ids import CollectionId, SegmentId, TenantId
 from retrieval.compaction import SegmentInfo
-from storage.documents import IndexSegmentRepository
+from storage.index_segments import IndexSegmentRepository
 
 
 def list_segments(

@@ -1,44 +1,22 @@
-"""Documents, their pages, chunks, vectors and index segments."""
+"""Documents and their pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Row, Select, delete, exists, func, select
+from sqlalchemy import Select, delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import NotFound
-from core.ids import ChunkId, CollectionId, DocumentId, JobId, SegmentId, TenantId, new_id
+from core.ids import CollectionId, DocumentId, JobId, TenantId, new_id
 from storage.insertion import insert_if_absent
-from storage.models import Chunk, Document, Embedding, IndexSegment, Page, UploadedFile
+from storage.models import Chunk, Document, Page, UploadedFile
 from storage.paging import Page as PageOf
 from storage.paging import PageRequest, paginate
 
 _IN_LIMIT = 500  # bound variables per statement; SQLite's default limit is higher, old builds' 999
-
-
-@dataclass(frozen=True, slots=True)
-class LiveChunk:
-    """A chunk whose document is ready and not deleted, with what a citation needs."""
-
-    id: ChunkId
-    document_id: DocumentId
-    document_name: str
-    document_title: str
-    position: int
-    start: int
-    end: int
-    first_page: int
-    last_page: int
-    headings: tuple[str, ...]
-    text: str
-    num_generator_tokens: int
 
 
 class DocumentRepository:
@@ -244,177 +222,3 @@ def _purgeable(deleted_before: datetime) -> Select[str, str, str]:
         Document.deleted_at < deleted_before,
         exists().where(Page.document_id == Document.id),
     )
-
-
-class ChunkRepository:
-    """Sees only its tenant's chunks."""
-
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
-
-    def replace(self, document_id: DocumentId, chunks: Sequence[Chunk]) -> None:
-        """Make these the document's chunks. They count once its status is `ready`."""
-        self._session.execute(
-            delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
-        )
-        self._session.add_all(chunks)
-        self._session.flush()
-
-    def find_live(
-        self, collection_id: CollectionId, chunk_ids: Sequence[ChunkId]
-    ) -> dict[ChunkId, LiveChunk]:
-        """Those of `chunk_ids` that may be shown: the only gate between an index and a user."""
-        found: dict[ChunkId, LiveChunk] = {}
-        for i in range(0, len(chunk_ids), _IN_LIMIT):
-            query = self._live(collection_id).where(Chunk.id.in_(chunk_ids[i : i + _IN_LIMIT]))
-            for row in self._session.execute(query):
-                found[ChunkId(row.id)] = _live_chunk(row)
-        return found
-
-    def list_live(self, collection_id: CollectionId) -> Iterable[LiveChunk]:
-        """All chunks of the collection's ready documents, in document and position order."""
-        query = self._live(collection_id).order_by(Chunk.document_id, Chunk.position)
-        for row in self._session.execute(query).yield_per(1000):
-            yield _live_chunk(row)
-
-    def list_live_ids(self, collection_id: CollectionId) -> set[ChunkId]:
-        """Their ids alone, for a collection may hold more text than memory."""
-        query = self._live(collection_id).with_only_columns(Chunk.id).execution_options(yield_per=10_000)
-        return {ChunkId(chunk_id) for chunk_id in self._session.scalars(query)}
-
-    def _live(self, collection_id: CollectionId) -> Select[Any]:
-        # Columns and not entities: a question loads a hundred of these.
-        return (
-            select(
-                *Chunk.__table__.columns,
-                Document.name.label("document_name"),
-                Document.title.label("document_title"),
-            )
-            .join(Document, Document.id == Chunk.document_id)
-            .where(
-                Chunk.tenant_id == self._tenant_id,
-                Chunk.collection_id == collection_id,
-                Document.status == "ready",
-                Document.deleted_at.is_(None),
-            )
-        )
-
-
-def _live_chunk(row: Row[Any]) -> LiveChunk:
-    return LiveChunk(
-        id=ChunkId(row.id),
-        document_id=DocumentId(row.document_id),
-        document_name=row.document_name,
-        document_title=row.document_title,
-        position=row.position,
-        start=row.start,
-        end=row.end,
-        first_page=row.first_page,
-        last_page=row.last_page,
-        headings=tuple(row.headings),
-        text=row.text,
-        num_generator_tokens=row.num_generator_tokens,
-    )
-
-
-class EmbeddingRepository:
-    """A tenant's vectors by (model revision, text hash)."""
-
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
-
-    def find(self, model_revision: str, text_hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The vectors that exist, by text hash."""
-        found: dict[str, NDArray[np.float32]] = {}
-        for i in range(0, len(text_hashes), _IN_LIMIT):
-            rows = self._session.execute(
-                select(Embedding.text_hash, Embedding.vector).where(
-                    Embedding.tenant_id == self._tenant_id,
-                    Embedding.model_revision == model_revision,
-                    Embedding.text_hash.in_(text_hashes[i : i + _IN_LIMIT]),
-                )
-            )
-            for text_hash, vector in rows:
-                found[text_hash] = np.frombuffer(vector, dtype=np.float16).astype(np.float32)
-        return found
-
-    def add(self, model_revision: str, vectors: Mapping[str, NDArray[np.float32]]) -> frozenset[str]:
-        """Store vectors; the hashes that were new, which are the ones to bill.
-
-        One that another worker stored meanwhile is left alone and not among them.
-        """
-        added = set()
-        # In one order for all: two workers with the same texts would otherwise wait for each other.
-        for text_hash, vector in sorted(vectors.items(), key=lambda item: item[0]):
-            values = {
-                "tenant_id": self._tenant_id,
-                "model_revision": model_revision,
-                "text_hash": text_hash,
-                "vector": vector.astype(np.float16).tobytes(),
-                "created_at": utc_now(),
-            }
-            if insert_if_absent(self._session, Embedding, values):
-                added.add(text_hash)
-        return frozenset(added)
-
-
-class IndexSegmentRepository:
-    """A tenant's FAISS segments, as rows."""
-
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
-
-    def list_live(self, collection_id: CollectionId, model_revision: str) -> Sequence[IndexSegment]:
-        """Oldest first."""
-        return self._session.scalars(
-            select(IndexSegment)
-            .where(
-                IndexSegment.tenant_id == self._tenant_id,
-                IndexSegment.collection_id == collection_id,
-                IndexSegment.model_revision == model_revision,
-            )
-            .order_by(IndexSegment.id)
-        ).all()
-
-    def list_ids(self, collection_id: CollectionId) -> set[SegmentId]:
-        """Those of every model revision."""
-        rows = self._session.scalars(
-            select(IndexSegment.id).where(
-                IndexSegment.tenant_id == self._tenant_id, IndexSegment.collection_id == collection_id
-            )
-        )
-        return {SegmentId(segment_id) for segment_id in rows}
-
-    def add(
-        self,
-        segment_id: SegmentId,
-        collection_id: CollectionId,
-        *,
-        model_revision: str,
-        kind: str,
-        num_vectors: int,
-    ) -> IndexSegment:
-        """Make a written file visible."""
-        segment = IndexSegment(
-            id=segment_id,
-            tenant_id=self._tenant_id,
-            collection_id=collection_id,
-            model_revision=model_revision,
-            kind=kind,
-            num_vectors=num_vectors,
-        )
-        self._session.add(segment)
-        self._session.flush()
-        return segment
-
-    def remove(self, segment_ids: Sequence[SegmentId]) -> int:
-        """Make files invisible; the number that were still there."""
-        result = self._session.execute(
-            delete(IndexSegment).where(
-                IndexSegment.tenant_id == self._tenant_id, IndexSegment.id.in_(segment_ids)
-            )
-        )
-        return int(result.rowcount)  # type: ignore[attr-defined]

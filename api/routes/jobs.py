@@ -14,6 +14,7 @@ from api.schemas.jobs import Job, JobStatus
 from core.errors import JobCancelled
 from core.ids import JobId
 from generation.questions import ANSWER_KIND
+from ingest.claims import close_upload
 from ingest.uploads import INGEST_KIND
 from storage import models
 from storage.jobs import JobRepository
@@ -71,9 +72,8 @@ def cancel_job(job_id: str, principal: Reader, services: Services) -> Job:
 
 
 def _close_files(session: Session, principal: Principal, job_id: JobId) -> None:
-    UploadedFileRepository(session, principal.tenant_id).fail_open(
-        job_id, code=JobCancelled.code, detail=f"Job {job_id} was cancelled before this file was read."
-    )
+    detail = f"Job {job_id} was cancelled before this file was read."
+    close_upload(session, principal.tenant_id, job_id, code=JobCancelled.code, detail=detail)
 
 
 def _show(session: Session, principal: Principal, row: models.Job) -> Job:

@@ -18,7 +18,8 @@ from ingest.claims import claim_document
 from ingest.parsers.limits import MAX_TEXT_BYTES
 from storage.collections import CollectionRepository
 from storage.database import Database
-from storage.documents import DocumentRepository, EmbeddingRepository
+from storage.documents import DocumentRepository
+from storage.embeddings import EmbeddingRepository
 from storage.job_run import JobRun
 from storage.jobs import JobRepository
 from storage.models import Chunk, Document, Embedding, IndexSegment, Job, LedgerEntry, OutboxMessage

@@ -16,14 +16,12 @@ from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
 from retrieval.segments import list_segments, swap_segments
+from storage.chunks import ChunkRepository
 from storage.collections import CollectionRepository
 from storage.database import Database
-from storage.documents import (
-    ChunkRepository,
-    DocumentRepository,
-    EmbeddingRepository,
-    IndexSegmentRepository,
-)
+from storage.documents import DocumentRepository
+from storage.embeddings import EmbeddingRepository
+from storage.index_segments import IndexSegmentRepository
 from storage.models import Chunk, IndexSegment, Page, Tenant
 from tests.hashing_embedder import HashingEmbedder
 

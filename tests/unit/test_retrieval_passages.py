@@ -3,7 +3,7 @@ from __future__ import annotations
 from core.ids import ChunkId, DocumentId
 from retrieval.fusion import FusedChunk
 from retrieval.passages import merge_passages
-from storage.documents import LiveChunk
+from storage.chunks import LiveChunk
 
 SOURCE = "刘备、关羽、张飞桃园结义。 One two three four five. Six seven eight nine ten."
 
