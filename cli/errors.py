@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from http import HTTPStatus
 from typing import Any
 
 import typer
@@ -32,10 +33,11 @@ class ReportingGroup(TyperGroup):
             report(_explain(error))
             raise typer.Exit(FAILED) from error
         except Exception as error:
-            if not _is_client_error(error):
+            code = _client_exit_code(error)
+            if code is None:
                 raise
             report(str(error))
-            raise typer.Exit(FAILED) from error
+            raise typer.Exit(code) from error
 
 
 def exit_code(error: LongleafError) -> int:
@@ -55,8 +57,11 @@ def _explain(error: OSError) -> str:
     return str(error)
 
 
-def _is_client_error(error: Exception) -> bool:
+def _client_exit_code(error: Exception) -> int | None:
+    """None for an error that is not the client's."""
     # Imported here: the client brings httpx, which `--help` need not wait for.
-    from client.problems import ClientError
+    from client.problems import ClientError, ProblemError
 
-    return isinstance(error, ClientError)
+    if isinstance(error, ProblemError) and error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        return WRONG_USE
+    return FAILED if isinstance(error, ClientError) else None

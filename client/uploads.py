@@ -94,5 +94,14 @@ def _reporter(path: Path, on_bytes: OnBytes) -> Callable[[int], None]:
 
 
 def _display_name(path: Path) -> str:
-    """A name that UTF-8 can carry, also where the disk holds one in another encoding."""
-    return os.fsencode(path.name).decode("utf-8", errors="replace")
+    """A name that UTF-8 can carry, also where the disk holds one in another encoding.
+
+    Archives packed by Chinese Windows unpack to names in GBK.
+    """
+    name = os.fsencode(path.name)
+    for encoding in ("utf-8", "gb18030"):
+        try:
+            return name.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return name.decode("utf-8", errors="replace")

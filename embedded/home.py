@@ -42,7 +42,8 @@ def make_home(settings: Settings) -> None:
             remedy="Choose a shorter data folder with --home or LONGLEAF_HOME.",
         )
     try:
-        settings.root.mkdir(parents=True, exist_ok=True)
+        # It holds tenants' documents: nobody else on the machine may read it.
+        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (settings.log_dir, socket_path.parent):
             folder.mkdir(exist_ok=True)
         socket_path.parent.chmod(0o700)

@@ -170,16 +170,21 @@ class AnswerPipeline:
         included = [by_id[passage.id] for passage in prompt.included]
         text, finish_reason = self._generate(run, prompt, question.sampling, consumption)
         model = self._generator.info().model
-        if _is_refusal(text):
-            refusal = instructions_for(question.text).refusal
+        refusal = Statement(instructions_for(question.text).refusal)
+        attribution = attribute(text, question.text, included)
+        is_supported = any(statement.quote for statement in attribution.statements)
+        if _is_refusal(text) or not is_supported:
+            # Better unanswered than uncited: what nothing supports is told apart, as a warning.
+            written = strip_marks(text)
+            unfounded = () if _is_refusal(text) else (f"The model wrote, without support: {written}",)
             return Draft(
                 mode="abstractive",
                 outcome="refused",
-                statements=(Statement(refusal),),
+                statements=(refusal,),
+                warnings=unfounded,
                 finish_reason=finish_reason,
                 model=model,
             )
-        attribution = attribute(text, question.text, included)
         warnings = [f"Nothing in the passages supports: {sentence}" for sentence in attribution.unsupported]
         warnings += [f"Passage {dropped.id} was left out: {dropped.reason}." for dropped in prompt.dropped]
         if finish_reason == "length":

@@ -128,7 +128,8 @@ class EmbeddingExtractor:
         embedded = self._embedder.embed_passages([candidate.text for candidate in candidates])
         similarities = embedded.vectors @ query
         scores = _score(candidates, similarities, weights)
-        best = sorted(range(len(candidates)), key=lambda i: (-scores[i], i))[:num_sentences]
+        best = _distinct(sorted(range(len(candidates)), key=lambda i: (-scores[i], i)), candidates)
+        best = best[:num_sentences]
         kept = tuple(_extracted(candidates[i], scores[i], similarities[i], weights) for i in best)
         source = passages[candidates[best[0]].passage_index].text if best else passages[0].text
         background = self._background_similarity(query, source)
@@ -182,6 +183,14 @@ def _candidates(passages: Sequence[Passage]) -> list[_Candidate]:
         for index, passage in enumerate(passages)
         for sentence in split_sentences(passage.text)
     ]
+
+
+def _distinct(order: Sequence[int], candidates: Sequence[_Candidate]) -> list[int]:
+    """The order without sentences that say what an earlier one said, white space aside."""
+    first: dict[str, int] = {}
+    for i in order:
+        first.setdefault("".join(candidates[i].text.split()), i)
+    return list(first.values())
 
 
 def _score(

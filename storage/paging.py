@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Select, and_, or_
@@ -67,8 +67,8 @@ def _decode(cursor: str) -> tuple[datetime, str]:
         parsed = datetime.fromisoformat(moment)
         if parsed.tzinfo is None:
             raise ValueError("cursor without zone")
-        return parsed, identifier
-    except (ValueError, binascii.Error, UnicodeError) as error:
+        return parsed.astimezone(UTC), identifier
+    except (ValueError, OverflowError, binascii.Error, UnicodeError) as error:
         raise InvalidInput(
             "The cursor is not one that this list gave.",
             remedy="Leave it out to start from the first page.",

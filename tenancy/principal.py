@@ -36,7 +36,7 @@ def require_scope(principal: Principal, scope: Scope) -> None:
     if not principal.has(scope):
         raise NotPermitted(
             f"Key {principal.key_id} lacks the scope {scope.value!r}.",
-            remedy=f"Use a key with the scope {scope.value!r} or 'admin'.",
+            remedy=f"Use a key with the scope {' or '.join(dict.fromkeys([scope.value, 'admin']))}.",
             key_id=principal.key_id,
             scope=scope.value,
         )

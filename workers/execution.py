@@ -17,7 +17,15 @@ from sqlalchemy.orm import Session
 
 from core.cancellation import Checkpoint
 from core.clock import utc_now
-from core.errors import Conflict, EngineIncapable, JobCancelled, LeaseLost, LongleafError, ModelUnavailable
+from core.errors import (
+    Conflict,
+    EngineIncapable,
+    EngineUnavailable,
+    JobCancelled,
+    LeaseLost,
+    LongleafError,
+    ModelUnavailable,
+)
 from core.ids import JobId
 from core.settings import WorkerSettings
 from storage.database import Database
@@ -156,8 +164,7 @@ class JobExecutor:
         if run.job.attempt >= run.job.max_attempts:
             self._end(run, error)
             return
-        # No longer than 8 s: an upload has three attempts for each of its files.
-        delay = random.uniform(0.5, 1.0) * 2.0 ** min(run.job.attempt, 3)
+        delay = random.uniform(0.8, 1.0) * _pause_seconds(error, run.job.attempt)
         log.warning("job.retry", job_id=run.job.id, code=error.code, delay_seconds=round(delay, 2))
         due = utc_now() + timedelta(seconds=delay)
         with self._database.write() as session:
@@ -168,3 +175,13 @@ class JobExecutor:
     def _announce(self, job: ClaimedJob, status: str, *, code: str = "") -> None:
         log.info("job.finished", job_id=job.id, status=status, code=code)
         self._events.publish(job.id, FINISHED_EVENT, {"status": status})
+
+
+def _pause_seconds(error: LongleafError, attempt: int) -> float:
+    """Before the next attempt: no longer than 8 s, since an upload has three for each of its files.
+
+    An engine that is gone gets the minute that it takes to start again.
+    """
+    if isinstance(error, EngineUnavailable):
+        return 15.0 * 3.0 ** min(attempt - 1, 1)
+    return 2.0 ** min(attempt, 3)

@@ -226,3 +226,23 @@ def test_a_cancelled_question_is_never_answered(house: House) -> None:
     with pytest.raises(JobCancelled):
         house.answers.run(claimed)
     assert house.answer(answer_id).outcome is None
+
+
+def test_a_written_answer_without_any_support_is_a_refusal_that_keeps_the_text_apart(house: House) -> None:
+    house.generator.text = "Bananas grow on Mars in summer."
+    job_id, answer_id = house.ask("How many known moons has Neptune?", mode="abstractive")
+    house.answers.run(house.claim(job_id))
+    answer = house.answer(answer_id)
+    assert (answer.outcome, answer.citations) == ("refused", [])
+    assert answer.text == "The documents do not answer this question."
+    assert any("Bananas grow on Mars" in warning for warning in answer.warnings)
+
+
+def test_the_same_sentence_in_two_documents_is_given_once(house: House) -> None:
+    copy = ENGLISH + b"\nA second edition.\n"
+    upload = house.upload({"copy.md": copy})
+    assert house.ingest.run(house.claim(upload)) == "done"
+    job_id, answer_id = house.ask("How many known moons has Neptune?")
+    house.answers.run(house.claim(job_id))
+    quotes = [citation["quote"] for citation in house.answer(answer_id).citations]
+    assert len(quotes) == len(set(quotes))

@@ -296,6 +296,15 @@ def test_a_problem_of_the_server_is_one_line_without_traceback(cli: Cli) -> None
     assert result.stderr == "error: There is no /v1/jobs/job_9. Look around.\n"
 
 
+def test_what_the_server_cannot_understand_is_wrong_use(cli: Cli) -> None:
+    problem = {"status": 422, "code": "empty_input", "detail": "The question is empty.", "remedy": "Ask."}
+    cli.routes["POST", "/v1/collections/col_1/questions"] = events(
+        ("accepted", {"answer_id": "ans_1", "job_id": "job_2"}), ("error", problem)
+    )
+    result = cli("ask", "", "-c", "合同")
+    assert (result.exit_code, result.stderr) == (2, "error: The question is empty. Ask.\n")
+
+
 def test_without_a_key_the_way_to_one_is_shown(cli: Cli) -> None:
     result = cli("jobs", "list", remote=False)
     assert result.exit_code == 2

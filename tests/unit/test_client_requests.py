@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from client import LongleafClient, ProblemError, UnreachableError
-from client.uploads import CountingReader, plan_batches
+from client.uploads import CountingReader, open_parts, plan_batches
 
 URL = "http://longleaf.test"
 
@@ -182,6 +184,14 @@ def test_a_question_is_waited_for_beyond_the_servers_own_wait() -> None:
         return httpx.Response(200, json=answer(next(looks), text="二十七天"))
 
     assert client_of(handle).ask("col_1", "假期有几天？", mode="extractive")["text"] == "二十七天"
+
+
+def test_a_file_named_in_gbk_on_the_disk_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode("合同.txt".encode("gbk"))
+    path.write_text("正文")
+    with ExitStack() as stack:
+        [(_, (name, _file))] = open_parts([path], stack, None)
+    assert name == "合同.txt"
 
 
 def test_a_failed_answer_is_a_problem_that_names_it() -> None:
