@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from accounting.ledger import Ledger
 from bootstrap.api_services import ApiServices, build_api_services
+from bootstrap.retrieval_services import build_embedder
 from core.settings import Settings
 from generation.pipeline import AnswerPipeline
 from generation.questions import ANSWER_KIND
 from inference.completions_client import ClientTimeouts, CompletionsClient
-from inference.encoders import load_embedder
 from inference.manifest import read_manifest
 from inference.prepare import model_path
 from inference.protocols import ChatTokenizer, Embedder, Generator
@@ -62,12 +62,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         ModelUnavailable: a model is not prepared.
     """
     shared = build_api_services(settings)
-    embedder = load_embedder(
-        settings.embedder,
-        settings.model_dir,
-        backend=settings.encoder_backend,
-        num_threads=settings.num_encoder_threads,
-    )
+    embedder = build_embedder(settings)
     spec = find_model(settings.engine.model, role="generator", revision=settings.engine.revision)
     folder = model_path(spec, settings.model_dir)
     tokenizer = HuggingFaceTokenizer(folder)

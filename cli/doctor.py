@@ -177,8 +177,10 @@ def _indexes(
     """FAISS and BM25 against SQL."""
     if not collections:
         return
+    from bootstrap.retrieval_services import build_maintenance  # loads torch
+
     try:
-        maintenance = _maintenance(settings, database)
+        maintenance = build_maintenance(settings, database)
     except LongleafError as error:
         yield Finding("indexes", "fault", error.detail, error.remedy)
         return
@@ -202,26 +204,6 @@ def _indexes(
             "corrupt": list(diagnosis.corrupt),
         }
         yield Finding(subject, verdict, _words(figures), remedy, figures)
-
-
-def _maintenance(settings: Settings, database: Database) -> Any:
-    from inference.encoders import load_embedder
-    from retrieval.dense_index import DenseIndex
-    from retrieval.lexical_index import LexicalIndex
-    from retrieval.maintenance import IndexMaintenance
-
-    embedder = load_embedder(
-        settings.embedder,
-        settings.model_dir,
-        backend=settings.encoder_backend,
-        num_threads=settings.num_encoder_threads,
-    )
-    return IndexMaintenance(
-        database=database,
-        embedder=embedder,
-        dense=DenseIndex(settings.index_dir),
-        lexical=LexicalIndex(settings.index_dir),
-    )
 
 
 def _words(figures: dict[str, Any]) -> str:

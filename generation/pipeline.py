@@ -172,11 +172,10 @@ class AnswerPipeline:
         model = self._generator.info().model
         refusal = Statement(instructions_for(question.text).refusal)
         attribution = attribute(text, question.text, included)
-        is_supported = any(statement.quote for statement in attribution.statements)
-        if _is_refusal(text) or not is_supported:
+        is_refusal = _is_refusal(text)
+        if is_refusal or not any(statement.quote for statement in attribution.statements):
             # Better unanswered than uncited: what nothing supports is told apart, as a warning.
-            written = strip_marks(text)
-            unfounded = () if _is_refusal(text) else (f"The model wrote, without support: {written}",)
+            unfounded = () if is_refusal else (f"The model wrote, without support: {strip_marks(text)}",)
             return Draft(
                 mode="abstractive",
                 outcome="refused",
