@@ -31,6 +31,9 @@ class LedgerLine:
     Args:
         source: names the effect that is paid for, once and for all: an answer's id, a batch's.
         attempt: which attempt at it; what each attempt burned is a line of its own.
+        stage: what the work was for.
+        price_stage: whose price it has, where that is another: a generator's work for `CONDENSE` is
+            priced as `PREFILL_UNCACHED`, `PREFILL_CACHED` and `DECODE`, a line each.
         billed: False for what a failed attempt burned: on the ledger, but on nobody's bill.
     """
 
@@ -40,6 +43,7 @@ class LedgerLine:
     model: str
     model_revision: str
     num_tokens: int
+    price_stage: Stage | None = None
     engine_seconds: float = 0.0
     billed: bool = True
     key_id: str | None = None
@@ -48,9 +52,13 @@ class LedgerLine:
     document_id: str | None = None
 
     @property
-    def identity(self) -> tuple[str, int, str]:
+    def priced_as(self) -> Stage:
+        return self.price_stage or self.stage
+
+    @property
+    def identity(self) -> tuple[str, int, str, str]:
         """What the ledger holds once."""
-        return self.source, self.attempt, self.stage.value
+        return self.source, self.attempt, self.stage.value, self.priced_as.value
 
 
 class Ledger:
@@ -69,7 +77,7 @@ class Ledger:
     ) -> list[LedgerEntry]:
         """The ledger's entries for `lines`, in their order, written unless they were there before.
 
-        A second call for the same source, attempt and stage writes nothing and gives what the first
+        A second call for the same source, attempt and stages writes nothing and gives what the first
         one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
 
         Raises:
@@ -82,14 +90,14 @@ class Ledger:
             return []
         moment = at or self._clock()
         prices = prices_at(
-            session, [(line.model, line.stage) for line in written], moment, tenant_id=tenant_id
+            session, [(line.model, line.priced_as) for line in written], moment, tenant_id=tenant_id
         )
         rows = [
             {
                 "id": new_id("led"),
                 "tenant_id": tenant_id,
                 "created_at": moment,
-                **_values(line, prices[line.model, line.stage]),
+                **_values(line, prices[line.model, line.priced_as]),
             }
             for line in written
         ]
@@ -105,6 +113,7 @@ def generation_lines(
     attempt: int,
     model: str,
     model_revision: str,
+    purpose: Stage | None = None,
     prefill_seconds: float = 0.0,
     decode_seconds: float = 0.0,
     billed: bool = True,
@@ -117,6 +126,9 @@ def generation_lines(
 
     The cached part of the prompt is counted once, at its own price. All engine time of the prefill
     went into the uncached part.
+
+    Args:
+        purpose: the stage the call served, where it did not write the answer.
     """
     counts = (
         (Stage.PREFILL_UNCACHED, usage.uncached_tokens, prefill_seconds),
@@ -127,7 +139,8 @@ def generation_lines(
         LedgerLine(
             source=source,
             attempt=attempt,
-            stage=stage,
+            stage=purpose or stage,
+            price_stage=stage,
             model=model,
             model_revision=model_revision,
             num_tokens=num_tokens,
@@ -164,6 +177,7 @@ def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
     return {
         **asdict(line),
         "stage": line.stage.value,
+        "price_stage": line.priced_as.value,
         "price_per_million": price.price_per_million,
         "cost": cost_of(line.num_tokens, price.price_per_million),
         "currency": price.currency,
@@ -171,11 +185,11 @@ def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
 
 
 def _find(session: Session, tenant_id: TenantId, lines: Sequence[LedgerLine]) -> list[LedgerEntry]:
-    identity = tuple_(LedgerEntry.source, LedgerEntry.attempt, LedgerEntry.stage)
+    identity = tuple_(LedgerEntry.source, LedgerEntry.attempt, LedgerEntry.stage, LedgerEntry.price_stage)
     entries = session.scalars(
         select(LedgerEntry).where(
             LedgerEntry.tenant_id == tenant_id, identity.in_([line.identity for line in lines])
         )
     )
-    found = {(entry.source, entry.attempt, entry.stage): entry for entry in entries}
+    found = {(entry.source, entry.attempt, entry.stage, entry.price_stage): entry for entry in entries}
     return [found[line.identity] for line in lines]

@@ -14,6 +14,8 @@ DocumentId = NewType("DocumentId", str)
 UploadedFileId = NewType("UploadedFileId", str)
 JobId = NewType("JobId", str)
 AnswerId = NewType("AnswerId", str)
+ConversationId = NewType("ConversationId", str)
+EvaluationId = NewType("EvaluationId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +24,18 @@ class TokenUsage:
     def uncached_tokens(self) -> int:
         """Prompt tokens the engine had to compute."""
         return self.prompt_tokens - self.cached_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Work a model did for a step of a question.
+
+    Encoders (embedder, reranker) have `num_tokens`, generative models `usage`; the other is zero.
+    `seconds` is the time the model took.
+    """
+
+    model: str
+    model_revision: str
+    num_tokens: int = 0
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    seconds: float = 0.0

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import EmptyInput, TooLong
 from core.ids import CollectionId, JobId
+from retrieval.filters import DocumentFilter
 from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
 from storage.jobs import JobRepository
@@ -22,14 +23,33 @@ ANSWER_KIND = "answer"
 MAX_QUESTION_CHARACTERS = 50_000
 """A question is refused above this at once; below it, by the model's own tokens."""
 
-AnswerMode = Literal["auto", "extractive", "abstractive"]
+AnswerMode = Literal["auto", "extractive", "abstractive", "quoted"]
+ContextChoice = Literal["auto", "whole", "passages"]
+ExtractionMethod = Literal["auto", "none", "rule", "embedding", "model", "cross_encoder"]
+Expansion = Literal["none", "multi_query", "decompose"]
+Condensing = Literal["auto", "none", "rule", "model"]
+Unsupported = Literal["flag", "remove"]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionParameters:
-    """What a caller may set; None means the server's default."""
+    """What a caller may set; None and `auto` mean the server's default.
+
+    `context`: whole documents or passages. `extraction`: how sentences are kept of passages.
+    `expansion`: further queries made of the question by the small model. `condensing`: how a
+    conversation's question is made to stand alone. `unsupported`: whether sentences that nothing
+    supports are flagged or removed.
+    """
 
     mode: AnswerMode = "auto"
+    context: ContextChoice = "auto"
+    filter: DocumentFilter = DocumentFilter()
+    rerank: bool | None = None
+    extraction: ExtractionMethod = "auto"
+    max_context_tokens: int | None = None
+    expansion: Expansion = "none"
+    condensing: Condensing = "auto"
+    unsupported: Unsupported = "flag"
     num_passages: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None

@@ -126,6 +126,7 @@ class CompletionsClient:
         """
         info = self.info()
         _check_window(request, info)
+        _check_schema(request, info)
         stream = CompletionStream(num_prompt_tokens=len(request.prompt_token_ids))
         response = self._send(request, info)
         try:
@@ -297,6 +298,14 @@ def _check_window(request: GenerationRequest, info: EngineInfo) -> None:
         )
 
 
+def _check_schema(request: GenerationRequest, info: EngineInfo) -> None:
+    if request.json_schema is not None and not info.constrains_output:
+        raise EngineIncapable(
+            f"The endpoint that serves {info.model} cannot be held to a JSON schema.",
+            remedy="Use a vLLM, or settings that need none (extraction `embedding`, condensing `rule`).",
+        )
+
+
 def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any]:
     sampling = request.sampling
     body = completion_body(info.model, request.prompt_token_ids, max_tokens=sampling.max_tokens)
@@ -309,6 +318,8 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
         body["cache_salt"] = request.cache_salt
     if info.stops_repetition:
         body["repetition_detection"] = REPETITION_DETECTION
+    if request.json_schema is not None:
+        body["structured_outputs"] = {"json": dict(request.json_schema)}
     if request.priority and info.accepts_priority:
         body["priority"] = request.priority
     return body

@@ -28,6 +28,7 @@ _EXTENSIONS: dict[str, tuple[object, object]] = {
     "cache_salt": ("", "probe"),
     "priority": ("x", 0),
     "repetition_detection": ("x", REPETITION_DETECTION),
+    "structured_outputs": ("x", {"choice": ["a"]}),
 }
 _REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
 
@@ -82,6 +83,7 @@ def probe_engine(
         accepts_cache_salt="cache_salt" in accepted,
         accepts_priority="priority" in accepted,
         stops_repetition="repetition_detection" in accepted,
+        constrains_output="structured_outputs" in accepted,
         version=version,
     )
     return replace(info, notes=_notes(info, says_window=bool(window)))
@@ -146,6 +148,9 @@ def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
         "requests run in order of arrival: the endpoint ignores priority": not info.accepts_priority,
         "answers that repeat themselves run to max_tokens: the endpoint ignores repetition_detection": (
             not info.stops_repetition
+        ),
+        "no small model can choose or plan: the endpoint ignores structured_outputs": (
+            not info.constrains_output
         ),
         "cached tokens are not reported: all prompt tokens count as uncached": (
             not info.reports_cached_tokens

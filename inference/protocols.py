@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,29 @@ class Embedder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RerankScores:
+    """One score a passage, in the order given; higher answers the question better."""
+
+    scores: NDArray[np.float32]  # (num_passages,)
+    num_tokens: int  # computed, for the ledger
+    seconds: float
+
+
+class Reranker(Protocol):
+    """Reads question and passage together, which an index cannot. Safe to share between threads."""
+
+    @property
+    def name(self) -> str:
+        """Registry name; the ledger's `model`."""
+        ...
+
+    @property
+    def revision(self) -> str: ...
+
+    def rerank(self, question: str, passages: Sequence[str]) -> RerankScores: ...
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParameters:
     """How the next token is picked. `temperature` 0 is greedy."""
 
@@ -91,7 +114,9 @@ class SamplingParameters:
 class GenerationRequest:
     """A prompt in token ids.
 
-    `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first.
+    `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first. Under
+    `json_schema` the text is JSON that fits it, if it is not cut: refused with `EngineIncapable`
+    where the engine cannot be held to it.
     """
 
     prompt_token_ids: Sequence[int]
@@ -99,6 +124,7 @@ class GenerationRequest:
     cache_salt: str = ""
     priority: int = 0
     request_id: str = ""
+    json_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +165,7 @@ class EngineInfo:
     accepts_cache_salt: bool
     accepts_priority: bool
     stops_repetition: bool
+    constrains_output: bool = False
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 

@@ -2,7 +2,17 @@
 
 from storage.models.answers import Answer
 from storage.models.base import Base
-from storage.models.documents import Chunk, Collection, Document, Embedding, IndexSegment, Page
+from storage.models.conversations import Conversation
+from storage.models.documents import (
+    Chunk,
+    Collection,
+    Document,
+    DocumentTag,
+    Embedding,
+    IndexSegment,
+    Page,
+)
+from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.jobs import Job, OutboxMessage, UploadedFile
 from storage.models.ledger import LedgerEntry, Price
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
@@ -13,8 +23,12 @@ __all__ = [
     "Base",
     "Chunk",
     "Collection",
+    "Conversation",
     "Document",
+    "DocumentTag",
     "Embedding",
+    "Evaluation",
+    "EvaluationItem",
     "IdempotencyKey",
     "IndexSegment",
     "Job",

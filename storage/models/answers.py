@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.clock import utc_now
@@ -15,22 +15,32 @@ class Answer(Base):
     """A question and what was answered. The job's status is the answer's.
 
     `outcome`: `answered` or `refused` (nothing in the documents answers), NULL until finished.
+    `statements` are the answer's sentences with what supports each; `steps` says how the passages
+    came about (standalone question, queries, context, reranking, extraction), each step with what
+    it used. `turn` counts a conversation's questions from 1.
     """
 
     __tablename__ = "answers"
-    __table_args__ = (Index("ix_answers_listing", "tenant_id", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_answers_listing", "tenant_id", "created_at", "id"),
+        UniqueConstraint("conversation_id", "turn"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
     collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id"))
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    conversation_id: Mapped[str | None] = mapped_column(ForeignKey("conversations.id"))
+    turn: Mapped[int | None]
     question: Mapped[str]
     parameters: Mapped[dict[str, Any]]
     mode: Mapped[str | None]
     outcome: Mapped[str | None]
     text: Mapped[str | None]
+    statements: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     citations: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     passages: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    steps: Mapped[dict[str, Any]] = mapped_column(default=dict)
     warnings: Mapped[list[str]] = mapped_column(default=list)
     finish_reason: Mapped[str | None]
     model: Mapped[str | None]

@@ -72,6 +72,17 @@ class Document(Base):
     deleted_at: Mapped[datetime | None]
 
 
+class DocumentTag(Base):
+    """A word that a tenant put on a document, to filter by."""
+
+    __tablename__ = "document_tags"
+    __table_args__ = (Index("ix_document_tags_tag", "tenant_id", "tag"),)
+
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True)
+    tag: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+
+
 class Page(Base):
     """One page's text, characters `start` to `end` of the document's. Formats without pages have one, numbered 1.
 

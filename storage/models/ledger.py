@@ -33,13 +33,15 @@ class LedgerEntry(Base):
     """One line of cost. Never updated, never deleted; a correction is a new line.
 
     `source` names the effect that was paid for (an answer, a batch of embeddings); a second line
-    for the same (source, attempt, stage) cannot be written. `billed` is false for what a failed
+    for the same (source, attempt, stage, price_stage) cannot be written. `stage` says what the work
+    was for, `price_stage` whose price it has: a generator that condenses history has lines of stage
+    `condense` for its uncached prompt, its cached prompt and what it wrote. `billed` is false for what a failed
     attempt burned. `cost` is what the tokens cost at list price whether billed or not.
     """
 
     __tablename__ = "ledger_entries"
     __table_args__ = (
-        UniqueConstraint("source", "attempt", "stage"),
+        UniqueConstraint("source", "attempt", "stage", "price_stage"),
         Index("ix_ledger_entries_report", "tenant_id", "created_at"),
     )
 
@@ -52,6 +54,7 @@ class LedgerEntry(Base):
     source: Mapped[str]
     attempt: Mapped[int]
     stage: Mapped[str]
+    price_stage: Mapped[str]
     model: Mapped[str]
     model_revision: Mapped[str]
     num_tokens: Mapped[int] = mapped_column(BigInteger)
