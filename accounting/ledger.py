@@ -56,9 +56,9 @@ class LedgerLine:
         return self.price_stage or self.stage
 
     @property
-    def identity(self) -> tuple[str, int, str, str]:
+    def identity(self) -> tuple[str, int, str, str, str]:
         """What the ledger holds once."""
-        return self.source, self.attempt, self.stage.value, self.priced_as.value
+        return self.source, self.attempt, self.stage.value, self.priced_as.value, self.model
 
 
 class Ledger:
@@ -81,7 +81,7 @@ class Ledger:
         one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
 
         Raises:
-            InvalidInput: a line has a negative count, or two have one source, attempt and stage.
+            InvalidInput: a line has a negative count, or two have one source, attempt, stages and model.
             Misconfigured: the price book has no price for a line.
         """
         _check(lines)
@@ -185,11 +185,19 @@ def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
 
 
 def _find(session: Session, tenant_id: TenantId, lines: Sequence[LedgerLine]) -> list[LedgerEntry]:
-    identity = tuple_(LedgerEntry.source, LedgerEntry.attempt, LedgerEntry.stage, LedgerEntry.price_stage)
+    identity = tuple_(
+        LedgerEntry.source,
+        LedgerEntry.attempt,
+        LedgerEntry.stage,
+        LedgerEntry.price_stage,
+        LedgerEntry.model,
+    )
     entries = session.scalars(
         select(LedgerEntry).where(
             LedgerEntry.tenant_id == tenant_id, identity.in_([line.identity for line in lines])
         )
     )
-    found = {(entry.source, entry.attempt, entry.stage, entry.price_stage): entry for entry in entries}
+    found = {
+        (entry.source, entry.attempt, entry.stage, entry.price_stage, entry.model): entry for entry in entries
+    }
     return [found[line.identity] for line in lines]

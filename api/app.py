@@ -17,10 +17,13 @@ from api.request_limits import RequestLimits
 from api.routes import (
     answers,
     collections,
+    conversations,
     documents,
+    evaluations,
     health,
     jobs,
     keys,
+    pages,
     questions,
     reports,
     tenants,
@@ -30,7 +33,21 @@ from bootstrap.api_services import ApiServices, build_api_services
 from core.logging import configure_logging
 from core.settings import load_settings
 
-_NOUNS = (collections, uploads, documents, jobs, questions, answers, reports, keys, tenants, health)
+_NOUNS = (
+    collections,
+    uploads,
+    documents,
+    pages,
+    jobs,
+    questions,
+    answers,
+    conversations,
+    evaluations,
+    reports,
+    keys,
+    tenants,
+    health,
+)
 
 
 def create_app(services: ApiServices | None = None) -> FastAPI:

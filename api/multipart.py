@@ -15,12 +15,15 @@ from fastapi.concurrency import run_in_threadpool
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 
-from api.content_disposition import parse_disposition
+from api.content_disposition import Disposition, parse_disposition
 from core.errors import InvalidInput, TooLarge, UnsupportedFormat
 from core.settings import UploadSettings
-from ingest.uploads import FileReceiver, ReceivedFile, require_file_count
+from ingest.uploads import FileReceiver, ReceivedFile, ReceivedUpload, require_file_count
+from storage.tags import clean_document_tags, split_tags
 
 FIELD: Final = "files"
+TAGS_FIELD: Final = "tags"
+_MAX_TAGS_BYTES = 16 * 1024  # 32 tags of 64 Chinese characters are 6 kB
 BUFFER_BYTES = 1024 * 1024
 """Read so much before going to a thread with it."""
 
@@ -33,24 +36,26 @@ their hash already; nothing refers to them, and uploading the batch again finds 
 
 _BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE)
 _HOW = f"Send multipart/form-data with one part named `{FIELD}`, with a file name, per file."
+_HOW_TAGS = f"Send tags as plain text in UTF-8, one a part named `{TAGS_FIELD}` or several with commas."
 
 
 async def receive_files(
     request: Request, make_receiver: Callable[[str], FileReceiver], limits: UploadSettings
-) -> list[ReceivedFile]:
-    """The files of the request, in its order, stored or refused one by one.
+) -> ReceivedUpload:
+    """The files of the request, in its order, stored or refused one by one, and its tags.
 
     Raises:
         UnsupportedFormat: the body is not multipart/form-data.
         TooLarge: the request is; found out before reading where its length is declared.
-        InvalidInput: the body is malformed, or a part is not a file named `files`.
+        InvalidInput: the body is malformed, or a part is neither a file named `files` nor tags.
         ClientDisconnect: the client broke off. Then, as after any error, nothing stays behind.
     """
     _refuse_declared_length(request, limits)
     parser = UploadParser(_boundary(request), make_receiver, limits)
     try:
         await _feed(request, parser, limits)
-        return await run_in_threadpool(parser.finish)
+        files = await run_in_threadpool(parser.finish)
+        return ReceivedUpload(tuple(files), parser.tags)
     except BaseException:
         # Cancellation too. A thread of ours has ended by now, since such a wait is not abandoned.
         parser.discard()
@@ -72,7 +77,7 @@ async def _feed(request: Request, parser: UploadParser, limits: UploadSettings) 
 
 
 class UploadParser:
-    """Cuts a multipart body into files. Not thread-safe: feed it from one thread at a time."""
+    """Cuts a multipart body into files and tags. Not thread-safe: feed it from one thread at a time."""
 
     def __init__(
         self, boundary: bytes, make_receiver: Callable[[str], FileReceiver], limits: UploadSettings
@@ -82,6 +87,9 @@ class UploadParser:
         self._files: list[FileReceiver | ReceivedFile] = []
         self._waiting: deque[int] = deque()
         self._current: FileReceiver | None = None
+        self._text: bytearray | None = None  # of a part with tags
+        self._tags: tuple[str, ...] = ()
+        self._num_tags_bytes = 0
         self._headers: dict[bytes, bytes] = {}
         self._header_name = b""
         self._header_value = b""
@@ -102,6 +110,11 @@ class UploadParser:
             # 300 Chinese characters, percent-encoded, once plain and once extended, are 5.4 kB.
             max_header_size=16 * 1024,
         )
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What came in parts named `tags`, as it is stored; complete once `finish` returned."""
+        return self._tags
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
@@ -155,16 +168,29 @@ class UploadParser:
         self._header_name = self._header_value = b""
 
     def _on_headers_finished(self) -> None:
+        disposition = parse_disposition(self._headers.get(b"content-disposition", b""))
+        if disposition.name == TAGS_FIELD and disposition.file_name is None:
+            self._text = bytearray()
+            return
         require_file_count(len(self._files) + 1, self._limits)
-        name = _file_name(self._headers)
-        self._current = self._make_receiver(name)
+        self._current = self._make_receiver(_file_name(disposition, self._headers))
         self._files.append(self._current)
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._text is not None:
+            self._num_tags_bytes += end - start
+            if self._num_tags_bytes > _MAX_TAGS_BYTES:
+                raise InvalidInput(f"The tags are longer than {_MAX_TAGS_BYTES:,} bytes.", remedy=_HOW_TAGS)
+            self._text += data[start:end]
         if self._current is not None:
             self._current.write(data[start:end])
 
     def _on_part_end(self) -> None:
+        if self._text is not None:
+            # Checked at once: where tags come first, a bad one costs nobody the transfer of files.
+            self._tags = clean_document_tags([*self._tags, *_tags_of(self._text)])
+            self._text = None
+            return
         self._waiting.append(len(self._files) - 1)
         self._current = None
         if len(self._waiting) > MAX_OPEN_FILES:
@@ -174,11 +200,19 @@ class UploadParser:
         self._complete = True
 
 
-def _file_name(headers: dict[bytes, bytes]) -> str:
+def _tags_of(text: bytearray) -> list[str]:
+    try:
+        return split_tags(text.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidInput("The tags are not in UTF-8.", remedy=_HOW_TAGS) from error
+
+
+def _file_name(disposition: Disposition, headers: dict[bytes, bytes]) -> str:
     """The file name of a part, which must be a file under the one name we know."""
-    disposition = parse_disposition(headers.get(b"content-disposition", b""))
     if disposition.name is None:
         raise InvalidInput("A part of the upload has no name.", remedy=_HOW)
+    if disposition.name == TAGS_FIELD:
+        raise InvalidInput(f"A part named `{TAGS_FIELD}` is a file.", remedy=_HOW_TAGS)
     if disposition.name != FIELD:
         raise InvalidInput(
             f"The upload has a part named {disposition.name[:100]!r}, which is not known.", remedy=_HOW

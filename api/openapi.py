@@ -24,6 +24,8 @@ TAGS = [
     {"name": "jobs", "description": "Work that goes on after the response."},
     {"name": "questions", "description": "Ask, and wait, come back or stream."},
     {"name": "answers", "description": "What was answered, with citations, usage and cost."},
+    {"name": "conversations", "description": "Questions that refer to those before them."},
+    {"name": "evaluations", "description": "Questions with known answers, scored and compared."},
     {"name": "reports", "description": "What was consumed, and what it cost."},
     {"name": "keys", "description": "API keys of the tenant."},
     {"name": "tenants", "description": "Who owns what; for the operator."},

@@ -13,6 +13,9 @@ from core.errors import InvalidInput, LongleafError, TooLarge
 MAX_JSON_BYTES = 1024 * 1024
 """The longest question, with every character escaped, is 0.6 MB."""
 
+MAX_EVALUATION_BYTES = 8 * 1024 * 1024
+"""A question file of some thousand questions with their evidence."""
+
 _UPLOAD = re.compile(r"/v1/collections/[^/]+/documents/?")
 
 
@@ -33,7 +36,7 @@ class RequestLimits:
         if refused is not None:
             await _send_problem(refused, scope, receive, send)
             return
-        limited = receive if _is_upload(scope) else _limit(receive)
+        limited = receive if _is_upload(scope) else _limit(receive, _limit_of(scope))
         await self._app(scope, limited, send)
 
 
@@ -42,19 +45,20 @@ def _refuse(scope: Scope) -> LongleafError | None:
     if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):
         return InvalidInput("The address holds a NUL character.", remedy="Leave it out.")
     declared = Request(scope).headers.get("content-length", "")
-    too_long = len(declared) > 18 or (declared.isdecimal() and int(declared) > MAX_JSON_BYTES)
-    return _too_large() if too_long and not _is_upload(scope) else None
+    limit = _limit_of(scope)
+    too_long = len(declared) > 18 or (declared.isdecimal() and int(declared) > limit)
+    return _too_large(limit) if too_long and not _is_upload(scope) else None
 
 
-def _limit(receive: Receive) -> Receive:
+def _limit(receive: Receive, max_bytes: int) -> Receive:
     num_bytes = 0
 
     async def limited() -> Message:
         nonlocal num_bytes
         message = await receive()
         num_bytes += len(message.get("body", b""))
-        if num_bytes > MAX_JSON_BYTES:
-            raise _too_large()
+        if num_bytes > max_bytes:
+            raise _too_large(max_bytes)
         return message
 
     return limited
@@ -64,11 +68,15 @@ def _is_upload(scope: Scope) -> bool:
     return scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]) is not None
 
 
-def _too_large() -> TooLarge:
+def _limit_of(scope: Scope) -> int:
+    return MAX_EVALUATION_BYTES if scope["path"] == "/v1/evaluations" else MAX_JSON_BYTES
+
+
+def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(
-        f"The body is larger than {MAX_JSON_BYTES:,} bytes.",
+        f"The body is larger than {max_bytes:,} bytes.",
         remedy="Upload long text as a document and ask about it.",
-        max_bytes=MAX_JSON_BYTES,
+        max_bytes=max_bytes,
     )
 
 

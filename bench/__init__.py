@@ -14,7 +14,12 @@ from core.errors import NotFound
 BENCHMARKS: dict[str, str] = {
     "overhead": "bench.overhead",
     "search": "bench.search",
+    "retrieval": "bench.retrieval",
     "ingest": "bench.ingest",
+    "conversation": "bench.conversation",
+    "extraction": "bench.extraction",
+    "answers": "bench.answers",
+    "grounding": "bench.grounding",
 }
 
 

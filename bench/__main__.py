@@ -12,6 +12,11 @@ from core.logging import configure_logging
 from core.settings import evaluation_data_dir, load_settings
 
 
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="longleaf bench", description=__doc__)
     parser.add_argument("name", nargs="?", choices=sorted(BENCHMARKS), help="which benchmark")
@@ -19,6 +24,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--quick", action="store_true", help="a smaller run with the same keys")
     parser.add_argument("--data", type=Path, metavar="DIR", help="evaluation data")
+    parser.add_argument(
+        "--extra",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of one benchmark only; see the head of its module",
+    )
     parser.add_argument("--home", type=Path, metavar="DIR", help="data folder")
     arguments = parser.parse_args()
     if arguments.list or arguments.name is None:
@@ -32,6 +44,7 @@ def main() -> int:
             model_dir=settings.model_dir,
             home=settings.root,
             quick=arguments.quick,
+            extra=dict(_pair(text) for text in arguments.extra),
         )
         result = run_benchmark(arguments.name, options)
     except LongleafError as error:

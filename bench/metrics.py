@@ -35,8 +35,8 @@ def ndcg_at(ranking: Sequence[str], relevant: Mapping[str, int], k: int = 10) ->
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
     """Whether one of `answers` stands in `text`, white space, case and punctuation aside."""
-    content = _content(text)
-    return any(answer and answer in content for answer in map(_content, answers))
+    content = content_of(text)
+    return any(answer and answer in content for answer in map(content_of, answers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +65,6 @@ def _dcg(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
 
 
-def _content(text: str) -> str:
+def content_of(text: str) -> str:
+    """Letters and digits alone, in one case and width."""
     return _NOT_CONTENT.sub("", unicodedata.normalize("NFKC", text).casefold())

@@ -23,13 +23,17 @@ from core.errors import Misconfigured
 from core.ids import ChunkId, CollectionId
 from inference.encoders import load_embedder
 from inference.prepare import Backend
-from retrieval.extraction import MIN_SUPPORT, EmbeddingExtractor
+from retrieval.extraction import EmbeddingExtractor
 from retrieval.fusion import FusedChunk
+from retrieval.pipeline import SearchResult
+from retrieval.sentence_vectors import SentenceVectors
+from retrieval.support import SupportEstimator
 
 System = Literal["dense", "bm25", "hybrid"]
 SYSTEMS: tuple[System, ...] = get_args(System)
 _METRICS = ("recall@1", "recall@5", "recall@20", "mrr@10", "ndcg@10")
 _NUM_CANDIDATES = 50
+_NUM_SENTENCES = 2
 _EMBEDDER = "multilingual-e5-small"
 
 
@@ -48,6 +52,31 @@ class _SetResult:
         return _mean(self.values[system][metric])
 
 
+class _Reader:
+    """What an extractive answer would be made of, and whether it would be given."""
+
+    def __init__(self, embedder: MemoizingEmbedder) -> None:
+        self._embedder = embedder
+        self._extractor = EmbeddingExtractor(embedder, embedder.tokenizer)
+        self._support = SupportEstimator(embedder)
+
+    def read(self, question: Question, found: SearchResult) -> tuple[float, float]:
+        """1 where the sentences hold the answer, and 1 where the passages count as support."""
+        vectors = SentenceVectors(self._embedder)
+        extraction = self._extractor.extract(
+            question.text,
+            found.passages,
+            num_sentences=_NUM_SENTENCES,
+            vectors=vectors,
+            query_vector=found.query_vector,
+        )
+        support = self._support.estimate(
+            question.text, found.passages, vectors=vectors, query_vector=found.query_vector
+        )
+        holds = any(contains_answer(s.text, question.answers) for s in extraction.sentences)
+        return float(holds), float(support.is_supported)
+
+
 def run(options: BenchOptions) -> BenchResult:
     """Measure dense, BM25 and hybrid search, and two-sentence answers.
 
@@ -55,13 +84,13 @@ def run(options: BenchOptions) -> BenchResult:
     """
     name, backend = options.extra.get("embedder", _EMBEDDER), _backend(options)
     embedder = MemoizingEmbedder(load_embedder(name, options.model_dir, backend=backend))
-    extractor = EmbeddingExtractor(embedder)
+    reader = _Reader(embedder)
     results = []
     with tempfile.TemporaryDirectory(prefix="longleaf-bench-") as folder:
         bed = SearchBed(Path(folder), embedder)
         for files in SETS:
             search_set = load_set(files, options.data_dir, quick=options.quick)
-            results.append(_measure(bed, extractor, embedder, search_set))
+            results.append(_measure(bed, reader, embedder, search_set))
         bed.close()
     config = {
         "embedder": embedder.name,
@@ -89,19 +118,19 @@ def _backend(options: BenchOptions) -> Backend:
 
 
 def _measure(
-    bed: SearchBed, extractor: EmbeddingExtractor, embedder: MemoizingEmbedder, search_set: SearchSet
+    bed: SearchBed, reader: _Reader, embedder: MemoizingEmbedder, search_set: SearchSet
 ) -> _SetResult:
     collection_id, names = bed.add(search_set)
     embedder.embed_queries([question.text for question in search_set.questions])
     result = _SetResult(search_set.name)
     for question in search_set.questions:
-        _ask(bed, extractor, collection_id, question, names, result, answers=search_set.has_answers)
+        _ask(bed, reader, collection_id, question, names, result, answers=search_set.has_answers)
     return result
 
 
 def _ask(
     bed: SearchBed,
-    extractor: EmbeddingExtractor,
+    reader: _Reader,
     collection_id: CollectionId,
     question: Question,
     names: Mapping[ChunkId, str],
@@ -117,11 +146,9 @@ def _ask(
         values["mrr@10"].append(reciprocal_rank(ranking, question.relevant))
         values["ndcg@10"].append(ndcg_at(ranking, question.relevant))
     if answers:
-        extraction = extractor.extract(question.text, found.passages, query_vector=found.query_vector)
-        result.answered.append(
-            float(any(contains_answer(s.text, question.answers) for s in extraction.sentences))
-        )
-        result.supported.append(float(extraction.support >= MIN_SUPPORT))
+        answered, supported = reader.read(question, found)
+        result.answered.append(answered)
+        result.supported.append(supported)
 
 
 def _rankings(
@@ -132,7 +159,7 @@ def _rankings(
     lexical = sorted((c.lexical_rank, c.chunk_id) for c in fused if c.lexical_rank is not None)
     yield "dense", [names[chunk_id] for _, chunk_id in dense]
     yield "bm25", [names[chunk_id] for _, chunk_id in lexical]
-    yield "hybrid", [names[chunk.chunk_id] for chunk in fused]
+    yield "hybrid", [names[chunk.chunk_id] for chunk in sorted(fused, key=lambda c: c.fused_rank)]
 
 
 def _figures(results: Sequence[_SetResult]) -> dict[str, float]:

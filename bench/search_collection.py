@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy.orm import Session
 
 from bench.search_sets import Paragraph, SearchSet
 from core.ids import ChunkId, CollectionId, DocumentId, TenantId, content_hash, derive_chunk_id, new_id
 from inference.protocols import Embedder, Embeddings, Tokenizer
+from ingest.chunking import ChunkDraft
 from retrieval.dense_index import DenseIndex
 from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_text
@@ -23,6 +26,16 @@ from storage.documents import DocumentRepository
 from storage.index_segments import IndexSegmentRepository
 from storage.migrate import upgrade
 from storage.models import Chunk, Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class CutDocument:
+    """A document and its chunks."""
+
+    id: str
+    title: str
+    text: str
+    drafts: Sequence[ChunkDraft]
 
 
 class MemoizingEmbedder:
@@ -88,29 +101,28 @@ class SearchBed:
 
     def add(self, search_set: SearchSet) -> tuple[CollectionId, dict[ChunkId, str]]:
         """Make the set findable, each paragraph a document of one chunk; its ids by chunk."""
-        paragraphs = [p for p in search_set.paragraphs if p.text.strip()]
-        texts = [embedding_text(p.title, (), p.text) for p in paragraphs]
+        return self.add_documents(
+            search_set.name, [self._uncut(p) for p in search_set.paragraphs if p.text.strip()]
+        )
+
+    def add_documents(
+        self, name: str, documents: Sequence[CutDocument]
+    ) -> tuple[CollectionId, dict[ChunkId, str]]:
+        """Make the documents findable, as a collection of that name; their ids by chunk."""
+        chunks = [(document, draft) for document in documents for draft in document.drafts]
+        texts = [embedding_text(document.title, draft.headings, draft.text) for document, draft in chunks]
         vectors = self._embedder.embed_passages(texts).vectors
         with self.database.write() as session:
-            collection_id = CollectionId(
-                CollectionRepository(session, self.tenant_id).create(search_set.name).id
-            )
-            documents = DocumentRepository(session, self.tenant_id)
-            chunks = ChunkRepository(session, self.tenant_id)
-            indexed, names = [], {}
-            for paragraph, text in zip(paragraphs, texts, strict=True):
-                document = documents.create(
-                    collection_id,
-                    name=paragraph.id,
-                    content_hash=content_hash(f"{paragraph.id}\0{text}"),
-                    num_bytes=len(paragraph.text.encode()),
-                )
-                document.title, document.status = paragraph.title, "ready"
-                document_id = DocumentId(document.id)
-                chunk = self._chunk(document_id, collection_id, paragraph)
-                chunks.replace(document_id, [chunk])
-                indexed.append(IndexedChunk(ChunkId(chunk.id), document_id, text))
-                names[ChunkId(chunk.id)] = paragraph.id
+            collection_id = CollectionId(CollectionRepository(session, self.tenant_id).create(name).id)
+            ids, names = [], {}
+            for document in documents:
+                document_id, own = self._store(session, collection_id, document)
+                ids += [(document_id, chunk_id) for chunk_id in own]
+                names.update(dict.fromkeys(own, document.id))
+            indexed = [
+                IndexedChunk(chunk_id, document_id, text)
+                for (document_id, chunk_id), text in zip(ids, texts, strict=True)
+            ]
             segment = self._writer.index(collection_id, indexed, vectors)
             IndexSegmentRepository(session, self.tenant_id).add(
                 segment.id,
@@ -124,23 +136,43 @@ class SearchBed:
     def close(self) -> None:
         self.database.dispose()
 
-    def _chunk(self, document_id: DocumentId, collection_id: CollectionId, paragraph: Paragraph) -> Chunk:
-        num_tokens = self._embedder.tokenizer.count(paragraph.text)
+    def _store(
+        self, session: Session, collection_id: CollectionId, document: CutDocument
+    ) -> tuple[DocumentId, list[ChunkId]]:
+        row = DocumentRepository(session, self.tenant_id).create(
+            collection_id,
+            name=document.id,
+            content_hash=content_hash(f"{document.id}\0{document.title}\0{document.text}"),
+            num_bytes=len(document.text.encode()),
+        )
+        row.title, row.status = document.title, "ready"
+        document_id = DocumentId(row.id)
+        chunks = [self._chunk(document_id, collection_id, draft) for draft in document.drafts]
+        ChunkRepository(session, self.tenant_id).replace(document_id, chunks)
+        return document_id, [ChunkId(chunk.id) for chunk in chunks]
+
+    def _chunk(self, document_id: DocumentId, collection_id: CollectionId, draft: ChunkDraft) -> Chunk:
         return Chunk(
-            id=derive_chunk_id(document_id, 0, paragraph.text),
+            id=derive_chunk_id(document_id, draft.position, draft.text),
             tenant_id=self.tenant_id,
             collection_id=collection_id,
             document_id=document_id,
-            position=0,
-            start=0,
-            end=len(paragraph.text),
-            first_page=1,
-            last_page=1,
-            headings=[],
-            text=paragraph.text,
-            num_tokens=num_tokens,
-            num_generator_tokens=num_tokens,
+            position=draft.position,
+            start=draft.start,
+            end=draft.end,
+            first_page=draft.first_page,
+            last_page=draft.last_page,
+            headings=list(draft.headings),
+            text=draft.text,
+            num_tokens=draft.num_tokens,
+            num_generator_tokens=draft.num_generator_tokens,
         )
+
+    def _uncut(self, paragraph: Paragraph) -> CutDocument:
+        text = paragraph.text
+        num_tokens = self._embedder.tokenizer.count(text)
+        draft = ChunkDraft(0, 0, len(text), 1, 1, (), text, num_tokens, num_tokens)
+        return CutDocument(paragraph.id, paragraph.title, text, (draft,))
 
 
 _Memory = dict[str, tuple[NDArray[np.float32], int]]

@@ -16,12 +16,15 @@ from embedded.stack import EmbeddedStack
 
 @contextmanager
 def running_service(
-    options: BenchOptions, name: str, *, with_engine: bool
+    options: BenchOptions, name: str, *, with_engine: bool, engine_url: str = ""
 ) -> Iterator[tuple[EmbeddedStack, LongleafClient]]:
-    """A fresh, ready stack and a client of it; both are gone after the block, with their data."""
+    """A fresh, ready stack and a client of it; both are gone after the block, with their data.
+
+    An engine at `engine_url` is used as it is, and outlives the block.
+    """
     home = options.home / f"bench-{name}"
     shutil.rmtree(home, ignore_errors=True)
-    settings = _settings(home, options.model_dir)
+    settings = _settings(home, options.model_dir, engine_url)
     try:
         with (
             EmbeddedStack(settings, with_engine=with_engine, developer_endpoints=True) as stack,
@@ -32,8 +35,8 @@ def running_service(
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _settings(home: Path, model_dir: Path) -> Settings:
+def _settings(home: Path, model_dir: Path, engine_url: str) -> Settings:
     ours = load_settings()
     own = {"home": home, "model_cache": model_dir, "database_url": "", "redis_url": ""}
-    engine = ours.engine.model_copy(update={"url": ""})
+    engine = ours.engine.model_copy(update={"url": engine_url})
     return with_free_ports(ours.model_copy(update={**own, "engine": engine}))

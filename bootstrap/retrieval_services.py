@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from core.settings import Settings
 from inference.encoders import load_embedder
-from inference.protocols import Embedder
+from inference.protocols import Embedder, Reranker
+from inference.rerankers import load_reranker
 from retrieval.dense_index import DenseIndex
 from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
@@ -23,6 +24,17 @@ def build_embedder(settings: Settings) -> Embedder:
         backend=settings.encoder_backend,
         num_threads=settings.num_encoder_threads,
     )
+
+
+def build_cross_encoder(settings: Settings) -> Reranker | None:
+    """The configured cross-encoder, loaded; None where none is configured.
+
+    Raises:
+        ModelUnavailable: it is not prepared.
+    """
+    if not settings.ask.reranker:
+        return None
+    return load_reranker(settings.ask.reranker, settings.model_dir, num_threads=settings.num_encoder_threads)
 
 
 def build_maintenance(settings: Settings, database: Database) -> IndexMaintenance:

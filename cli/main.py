@@ -13,11 +13,14 @@ import typer
 from cli.commands import (
     ask,
     bench,
+    chat,
     collections,
+    conversations,
     costs,
     demo,
     doctor,
     documents,
+    evaluations,
     jobs,
     keys,
     models,
@@ -66,11 +69,14 @@ app.command("up")(up.up)
 app.command("demo")(demo.demo)
 app.command("upload")(upload.upload)
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)
 app.add_typer(collections.app, name="collections")
+app.add_typer(conversations.app, name="conversations")
 app.add_typer(documents.app, name="documents")
+app.add_typer(evaluations.app, name="eval")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tenants.app, name="tenants")

@@ -39,9 +39,13 @@ def upload_files(
     *,
     wait: bool,
     console: Console,
+    tags: Sequence[str] = (),
 ) -> UploadOutcome:
-    """Send `paths` and, if `wait`, stay until every file is done. Progress goes to `console`."""
-    batches = _send(client, collection, paths, console)
+    """Send `paths`, with `tags` for each, and, if `wait`, stay until every file is done.
+
+    Progress goes to `console`.
+    """
+    batches = _send(client, collection, paths, tags, console)
     if wait:
         jobs = _follow(client, batches, console)
         files = [file for job in jobs for file in job["files"]]
@@ -52,7 +56,11 @@ def upload_files(
 
 
 def _send(
-    client: LongleafClient, collection: Collection, paths: Sequence[Path], console: Console
+    client: LongleafClient,
+    collection: Collection,
+    paths: Sequence[Path],
+    tags: Sequence[str],
+    console: Console,
 ) -> list[UploadedBatch]:
     total = sum(path.stat().st_size for path in paths)
     progress = Progress(
@@ -71,7 +79,7 @@ def _send(
             done = int(progress.tasks[0].completed)
             progress.update(task, sent=f"{format_bytes(done)} of {format_bytes(total)}")
 
-        return client.upload(collection["id"], paths, on_bytes=count)
+        return client.upload(collection["id"], paths, tags=tags, on_bytes=count)
 
 
 def _follow(client: LongleafClient, batches: Sequence[UploadedBatch], console: Console) -> list[Job]:

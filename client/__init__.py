@@ -18,7 +18,18 @@ from client.events import (
     Started,
 )
 from client.problems import ClientError, ProblemError, UnreachableError
-from client.records import Answer, Citation, Collection, Document, File, Job
+from client.records import (
+    Answer,
+    Citation,
+    Collection,
+    Conversation,
+    Document,
+    DocumentPage,
+    Evaluation,
+    File,
+    Job,
+    Statement,
+)
 from client.uploads import UploadedBatch
 
 __all__ = [
@@ -28,9 +39,12 @@ __all__ = [
     "Citation",
     "ClientError",
     "Collection",
+    "Conversation",
     "Delta",
     "Document",
+    "DocumentPage",
     "Done",
+    "Evaluation",
     "File",
     "Job",
     "LongleafClient",
@@ -38,6 +52,7 @@ __all__ = [
     "ProblemError",
     "Restarted",
     "Started",
+    "Statement",
     "UnreachableError",
     "UploadedBatch",
 ]

@@ -21,7 +21,17 @@ from client.problems import (
     raise_for_problem,
     unreachable,
 )
-from client.records import FINAL_JOB_STATUSES, Answer, AnswerMode, Collection, Document, Job
+from client.records import (
+    FINAL_JOB_STATUSES,
+    Answer,
+    AnswerMode,
+    Collection,
+    Conversation,
+    Document,
+    DocumentPage,
+    Evaluation,
+    Job,
+)
 from client.streaming import AnswerStream
 from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
 
@@ -30,6 +40,7 @@ _FIRST_POLL_SECONDS = 0.02  # many jobs end at once, as an upload of known files
 _SERVER_WAIT_SECONDS = 60.0
 _UPLOAD_TIMEOUT_SECONDS = 600.0
 _PATIENCE_SECONDS = 20.0
+_COMPARE_TIMEOUT_SECONDS = 120.0  # thousands of questions are drawn thousands of times
 
 Result = TypeVar("Result")
 
@@ -118,25 +129,27 @@ class LongleafClient:
         collection_id: str,
         paths: Sequence[Path],
         *,
+        tags: Sequence[str] = (),
         on_bytes: OnBytes | None = None,
     ) -> list[UploadedBatch]:
         """Send files, in requests of at most 50 files or 200 MB; one ingest job per request.
 
-        Files are read while they are sent and never held in memory. The jobs run on after this
-        returns: see `wait_for_job`.
+        Files are read while they are sent and never held in memory. Each document gets the `tags`,
+        in addition to those that it has. The jobs run on after this returns: see `wait_for_job`.
 
         Raises:
             OSError: a file cannot be read.
         """
-        return [self._upload_batch(collection_id, batch, on_bytes) for batch in plan_batches(paths)]
+        return [self._upload_batch(collection_id, batch, tags, on_bytes) for batch in plan_batches(paths)]
 
     def _upload_batch(
-        self, collection_id: str, paths: tuple[Path, ...], on_bytes: OnBytes | None
+        self, collection_id: str, paths: tuple[Path, ...], tags: Sequence[str], on_bytes: OnBytes | None
     ) -> UploadedBatch:
         with ExitStack() as stack:
             body = self._json(
                 "POST",
                 f"/v1/collections/{collection_id}/documents",
+                data={"tags": list(tags)} if tags else None,  # sent first: a bad one is refused at once
                 files=open_parts(paths, stack, on_bytes),
                 headers={"Idempotency-Key": str(uuid.uuid4())},
                 timeout=max(self._timeout, _UPLOAD_TIMEOUT_SECONDS),
@@ -144,9 +157,15 @@ class LongleafClient:
         return UploadedBatch(paths=paths, job=body["job"], files=body["files"])
 
     def list_documents(
-        self, collection_id: str, *, status: str | None = None, name: str | None = None
+        self,
+        collection_id: str,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Iterator[Document]:
-        params = {"status": status, "name": name}
+        """Oldest first; with `tags`, those that have any of them."""
+        params = {"status": status, "name": name, "tag": list(tags) or None}
         yield from cast(Iterator[Document], self._items(f"/v1/collections/{collection_id}/documents", params))
 
     def get_document(self, document_id: str) -> Document:
@@ -156,6 +175,21 @@ class LongleafClient:
         """Characters `start` to `end` of the text that citations count in."""
         body = self._json("GET", f"/v1/documents/{document_id}/text", params={"start": start, "end": end})
         return str(body["text"])
+
+    def set_document_tags(self, document_id: str, tags: Sequence[str]) -> Document:
+        """Replace the document's tags by these; none takes all off."""
+        return cast(Document, self._json("PATCH", f"/v1/documents/{document_id}", json={"tags": list(tags)}))
+
+    def get_document_page(self, document_id: str, number: int) -> DocumentPage:
+        """Page `number`, from 1, with its text; formats without pages have one."""
+        return cast(DocumentPage, self._json("GET", f"/v1/documents/{document_id}/pages/{number}"))
+
+    def get_page_picture(
+        self, document_id: str, number: int, *, answer_id: str | None = None, width: int | None = None
+    ) -> bytes:
+        """PNG of a PDF's page, `width` pixels wide, with what the answer cites of it marked."""
+        params = _given({"answer": answer_id, "width": width})
+        return self._send("GET", f"/v1/documents/{document_id}/pages/{number}.png", params=params).content
 
     def delete_document(self, document_id: str) -> None:
         self._send("DELETE", f"/v1/documents/{document_id}")
@@ -213,24 +247,8 @@ class LongleafClient:
             ProblemError: also where the answer's job failed.
             TimeoutError: no answer within `wait_seconds`; it is still being worked on.
         """
-        deadline = time.monotonic() + wait_seconds
-        server_wait = min(wait_seconds, _SERVER_WAIT_SECONDS)
-        body = self._json(
-            "POST",
-            f"/v1/collections/{collection_id}/questions",
-            json={"question": question, "mode": mode, "wait_seconds": server_wait, **options},
-            headers={"Idempotency-Key": str(uuid.uuid4())},
-            timeout=server_wait + self._timeout,
-        )
-        answer = cast(Answer, body)
-        while answer["status"] not in FINAL_JOB_STATUSES:
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"Answer {answer['id']} is still {answer['status']} after {wait_seconds:g} s."
-                )
-            time.sleep(_POLL_SECONDS)
-            answer = self._patiently(partial(self.get_answer, answer["id"]))
-        return _require_success(answer)
+        body = {"question": question, "mode": mode, **options}
+        return self._ask(f"/v1/collections/{collection_id}/questions", body, wait_seconds)
 
     def ask_stream(
         self, collection_id: str, question: str, *, mode: AnswerMode = "auto", **options: Any
@@ -243,9 +261,32 @@ class LongleafClient:
             ProblemError: the question was refused, or answering it failed.
             UnreachableError: the connection broke too often.
         """
+        body = {"question": question, "mode": mode, **options}
+        yield from self._ask_stream(f"/v1/collections/{collection_id}/questions", body)
+
+    def _ask(self, path: str, body: dict[str, Any], wait_seconds: float) -> Answer:
+        deadline = time.monotonic() + wait_seconds
+        server_wait = min(wait_seconds, _SERVER_WAIT_SECONDS)
+        accepted = self._json(
+            "POST",
+            path,
+            json=body | {"wait_seconds": server_wait},
+            headers={"Idempotency-Key": str(uuid.uuid4())},
+            timeout=server_wait + self._timeout,
+        )
+        answer = cast(Answer, accepted)
+        while answer["status"] not in FINAL_JOB_STATUSES:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"Answer {answer['id']} is still {answer['status']} after {wait_seconds:g} s."
+                )
+            time.sleep(_POLL_SECONDS)
+            answer = self._patiently(partial(self.get_answer, answer["id"]))
+        return _require_success(answer)
+
+    def _ask_stream(self, path: str, body: dict[str, Any]) -> Iterator[AskEvent]:
         stream = AnswerStream(self._http, read_timeout=max(self._timeout, 60.0))
-        body = {"question": question, "mode": mode, "stream": True, **options}
-        yield from stream.ask(f"/v1/collections/{collection_id}/questions", body)
+        yield from stream.ask(path, body | {"stream": True})
 
     def get_answer(self, answer_id: str) -> Answer:
         """The answer as it stands, whatever its status."""
@@ -253,6 +294,113 @@ class LongleafClient:
 
     def list_answers(self) -> Iterator[Answer]:
         yield from cast(Iterator[Answer], self._items("/v1/answers"))
+
+    # Conversations
+
+    def create_conversation(self, collection_id: str, *, title: str = "") -> Conversation:
+        """A conversation about the collection, whose questions may refer to those before them."""
+        body = {"collection_id": collection_id, "title": title}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        return cast(Conversation, self._json("POST", "/v1/conversations", json=body, headers=headers))
+
+    def get_conversation(self, conversation_id: str) -> Conversation:
+        return cast(Conversation, self._json("GET", f"/v1/conversations/{conversation_id}"))
+
+    def list_conversations(self, *, collection_id: str | None = None) -> Iterator[Conversation]:
+        """Newest first."""
+        found = self._items("/v1/conversations", {"collection_id": collection_id})
+        yield from cast(Iterator[Conversation], found)
+
+    def list_turns(self, conversation_id: str) -> Iterator[Answer]:
+        """Its questions with their answers, oldest first; failed and cancelled ones too."""
+        yield from cast(Iterator[Answer], self._items(f"/v1/conversations/{conversation_id}/turns"))
+
+    def delete_conversation(self, conversation_id: str) -> None:
+        """It takes no more questions; its answers can still be read one by one."""
+        self._send("DELETE", f"/v1/conversations/{conversation_id}")
+
+    def ask_next(
+        self,
+        conversation_id: str,
+        question: str,
+        *,
+        mode: AnswerMode = "auto",
+        wait_seconds: float = 300.0,
+        **options: Any,
+    ) -> Answer:
+        """As `ask`, as the conversation's next turn.
+
+        Raises:
+            ProblemError: also, with status 409, while the turn before it still runs.
+            TimeoutError: as `ask`.
+        """
+        body = {"question": question, "mode": mode, **options}
+        return self._ask(f"/v1/conversations/{conversation_id}/questions", body, wait_seconds)
+
+    def ask_next_stream(
+        self, conversation_id: str, question: str, *, mode: AnswerMode = "auto", **options: Any
+    ) -> Iterator[AskEvent]:
+        """As `ask_stream`, as the conversation's next turn."""
+        body = {"question": question, "mode": mode, **options}
+        yield from self._ask_stream(f"/v1/conversations/{conversation_id}/questions", body)
+
+    # Evaluations
+
+    def create_evaluation(
+        self,
+        collection_id: str,
+        *,
+        questions: Sequence[Mapping[str, Any]] | None = None,
+        question_file: tuple[str, str] | None = None,
+        name: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Evaluation:
+        """Have questions with known answers asked and scored; its job runs on after this returns.
+
+        Args:
+            questions: each with `question`, `answers`, `evidence`, …; or instead of them
+            question_file: name (`….jsonl`, `….csv`) and text of a file of them.
+            parameters: of every question, such as `mode`.
+        """
+        file = question_file and {"name": question_file[0], "content": question_file[1]}
+        body = {"collection_id": collection_id, "name": name, "questions": questions, "question_file": file}
+        return cast(
+            Evaluation,
+            self._json(
+                "POST",
+                "/v1/evaluations",
+                json=_given(body | {"parameters": parameters}),
+                headers={"Idempotency-Key": str(uuid.uuid4())},
+            ),
+        )
+
+    def get_evaluation(self, evaluation_id: str) -> Evaluation:
+        return cast(Evaluation, self._json("GET", f"/v1/evaluations/{evaluation_id}"))
+
+    def list_evaluations(self, *, collection_id: str | None = None) -> Iterator[Evaluation]:
+        """Newest first."""
+        params = {"collection_id": collection_id}
+        yield from cast(Iterator[Evaluation], self._items("/v1/evaluations", params))
+
+    def list_evaluation_items(self, evaluation_id: str) -> Iterator[dict[str, Any]]:
+        """Its questions in order, each with its answer and its metrics."""
+        yield from self._items(f"/v1/evaluations/{evaluation_id}/items", {"limit": 200})
+
+    def get_evaluation_html(self, evaluation_id: str, *, language: str = "en") -> str:
+        """The report as one HTML file."""
+        path = f"/v1/evaluations/{evaluation_id}/report.html"
+        return self._send("GET", path, params={"language": language}).text
+
+    def compare_evaluations(self, first_id: str, second_id: str) -> dict[str, Any]:
+        """How the second differs from the first on the questions that both have."""
+        path = f"/v1/evaluations/{first_id}/comparisons/{second_id}"
+        return self._json("GET", path, timeout=max(self._timeout, _COMPARE_TIMEOUT_SECONDS))
+
+    def get_comparison_html(self, first_id: str, second_id: str, *, language: str = "en") -> str:
+        """The comparison as one HTML file."""
+        path = f"/v1/evaluations/{first_id}/comparisons/{second_id}/report.html"
+        timeout = max(self._timeout, _COMPARE_TIMEOUT_SECONDS)
+        return self._send("GET", path, params={"language": language}, timeout=timeout).text
 
     # Money
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_JOB_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
 FileStatus = Literal["queued", "parsing", "embedding", "ready", "duplicate", "failed"]
-AnswerMode = Literal["auto", "extractive", "abstractive"]
+AnswerMode = Literal["auto", "extractive", "abstractive", "quoted"]
 
 
 class Failure(TypedDict):
@@ -27,6 +27,7 @@ class Document(TypedDict):
     collection_id: str
     name: str
     names: list[str]
+    tags: list[str]
     title: str
     status: str
     media_type: str
@@ -80,8 +81,46 @@ class Job(_JobBase, total=False):
     answer_id: str
 
 
+class PageBox(TypedDict):
+    """Points (1/72 inch) from the top left of the page as displayed."""
+
+    page: int
+    page_width: float
+    page_height: float
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+class DocumentPage(TypedDict):
+    """A page, characters `start` to `end` of its document's text."""
+
+    document_id: str
+    number: int
+    num_pages: int
+    start: int
+    end: int
+    width: float
+    height: float
+    text: str
+
+
+class Statement(TypedDict):
+    """`text` is characters `start` to `end` of the answer's text; its marks follow."""
+
+    text: str
+    start: int
+    end: int
+    citations: list[int]
+    supported: bool
+
+
 class Citation(TypedDict):
-    """`quote` is verbatim what stands between characters `start` and `end` of the document."""
+    """`quote` is verbatim what stands between characters `start` and `end` of the document.
+
+    `boxes` are where on its pages, empty where the format has no positions.
+    """
 
     number: int
     document_id: str
@@ -91,6 +130,7 @@ class Citation(TypedDict):
     first_page: int
     last_page: int
     quote: str
+    boxes: list[PageBox]
     withdrawn: bool
 
 
@@ -124,11 +164,14 @@ class Answer(TypedDict):
     id: str
     job_id: str
     collection_id: str
+    conversation_id: str | None
+    turn: int | None
     status: JobStatus
     question: str
     mode: str
     outcome: Literal["answered", "refused"] | None
     text: str | None
+    statements: list[Statement]
     citations: list[Citation]
     passages: list[Passage]
     warnings: list[str]
@@ -139,4 +182,34 @@ class Answer(TypedDict):
     cost: Cost | None
     error: Failure | None
     accepted_at: str
+    finished_at: str | None
+
+
+class Conversation(TypedDict):
+    """`summary` stands for turns 1 to `summarized_turns`; `summary_dropped` says what it left out."""
+
+    id: str
+    collection_id: str
+    title: str
+    num_turns: int
+    summary: str
+    summarized_turns: int
+    summary_dropped: list[dict[str, Any]]
+    created_at: str
+
+
+class Evaluation(TypedDict):
+    """`report` has the means once it has ended, of what was scored till then."""
+
+    id: str
+    job_id: str
+    collection_id: str
+    name: str
+    status: JobStatus
+    parameters: dict[str, Any]
+    num_questions: int
+    num_done: int
+    report: dict[str, Any] | None
+    error: Failure | None
+    created_at: str
     finished_at: str | None

@@ -59,14 +59,51 @@ class ChunkSettings(BaseModel):
     parse_memory_bytes: int = Field(4096 * MIB, ge=256 * MIB)
 
 
+class SmallModelSettings(BaseModel):
+    """The model that condenses questions, chooses sentences and keeps summaries."""
+
+    url: str = Field("", description="Endpoint to use; empty: the generation engine's, and its model.")
+    api_key: str = Field("", description="Bearer token of the endpoint.", repr=False)
+    model: str = Field("", description="Registry name, Hugging Face id, or a model folder.")
+    revision: str = Field("", description="Model revision to pin, where a hub is used.")
+
+
 class AskSettings(BaseModel):
     """Defaults of a question; most can be overridden per request."""
 
     num_candidates: int = Field(50, ge=1, description="Chunks from each of dense and BM25.")
     num_passages: int = Field(6, ge=1, le=50)
+    rerank: bool = Field(True, description="Read the best candidates together with the question.")
+    reranker: str = Field(
+        "", description="A cross-encoder: registry name, id or folder; empty: the embedder."
+    )
     max_context_tokens: int = Field(2400, ge=64, description="Room for passages in the prompt.")
+    extraction: Literal["auto", "none", "rule", "embedding", "model", "cross_encoder"] = Field(
+        "auto", description="How sentences are kept of passages; auto: by embedding."
+    )
+    extracted_tokens: int = Field(
+        600, ge=16, description="Room in the prompt for sentences kept of passages."
+    )
+    context: Literal["auto", "whole", "passages"] = Field(
+        "auto", description="auto: a whole document once enough questions are asked about it."
+    )
+    max_whole_tokens: int = Field(6000, ge=64, description="Longest document that is put in whole.")
+    whole_lookback_seconds: float = Field(
+        3600.0, ge=0, description="Questions of so long ago tell how many more to expect."
+    )
+    cached_token_share: float = Field(
+        0.25, ge=0, le=1, description="What a cached prompt token costs of an uncached one."
+    )
+    condensing: Literal["auto", "none", "rule", "model"] = Field(
+        "auto", description="How a conversation's question is made to stand alone; auto: as fits the model."
+    )
+    history_tokens: int = Field(600, ge=0, description="Room in the prompt for earlier turns.")
+    summary_tokens: int = Field(300, ge=32, description="Room for the summary of turns before those.")
     max_question_tokens: int = Field(2048, ge=8)
     max_answer_tokens: int = Field(300, ge=1)
+    min_support: float | None = Field(
+        None, ge=0, le=1, description="Support under which a question is refused; empty: calibrated."
+    )
     extractive_sentences: int = Field(2, ge=1, le=10)
 
 
@@ -112,6 +149,7 @@ class Settings(BaseSettings):
     upload: UploadSettings = UploadSettings()  # type: ignore[call-arg]
     chunk: ChunkSettings = ChunkSettings()  # type: ignore[call-arg]
     ask: AskSettings = AskSettings()  # type: ignore[call-arg]
+    small_model: SmallModelSettings = SmallModelSettings()  # type: ignore[call-arg]
     worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
 
     @property

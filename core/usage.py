@@ -39,3 +39,13 @@ class ModelUse:
     num_tokens: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
     seconds: float = 0.0
+
+    def __add__(self, other: ModelUse) -> ModelUse:
+        """Both uses of one model."""
+        return ModelUse(
+            self.model,
+            self.model_revision,
+            self.num_tokens + other.num_tokens,
+            self.usage + other.usage,
+            self.seconds + other.seconds,
+        )

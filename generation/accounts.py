@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
 from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
-from core.usage import TokenUsage
-from generation.answer_draft import Consumption
+from core.usage import ModelUse, TokenUsage
 from generation.asked_question import Question
-from inference.protocols import Embedder, Generator
+from generation.consumption import Consumption
+from inference.protocols import Generator
 from storage.database import Database
 from storage.events import EventBus
 from storage.jobs import ClaimedJob
@@ -26,44 +27,30 @@ class AnswerAccounts:
     database: Database
     events: EventBus
     ledger: Ledger
-    embedder: Embedder
     generator: Generator
-
-    def embedder_line(
-        self, job: ClaimedJob, question: Question, stage: Stage, num_tokens: int, seconds: float
-    ) -> LedgerLine:
-        """A line for what the embedder computed for this attempt."""
-        return LedgerLine(
-            source=question.answer_id,
-            attempt=job.attempt,
-            stage=stage,
-            model=self.embedder.name,
-            model_revision=self.embedder.revision,
-            num_tokens=num_tokens,
-            engine_seconds=seconds,
-            key_id=job.key_id,
-            job_id=job.id,
-            collection_id=question.collection_id,
-        )
 
     def lines(
         self, job: ClaimedJob, question: Question, attempt: int, consumption: Consumption
     ) -> list[LedgerLine]:
-        """All that the attempt has used: the embedder's lines, and the generator's."""
+        """All that the attempt has used: a line for each stage, model and price."""
+        whose: dict[str, Any] = {
+            "source": question.answer_id,
+            "attempt": attempt,
+            "key_id": job.key_id,
+            "job_id": job.id,
+            "collection_id": question.collection_id,
+        }
+        lines = [line for stage, use in _summed(consumption.uses) for line in _step_lines(stage, use, whose)]
         if consumption.usage == TokenUsage():
-            return consumption.lines
+            return lines
         info = self.generator.info()
-        return consumption.lines + generation_lines(
+        return lines + generation_lines(
             consumption.usage,
-            source=question.answer_id,
-            attempt=attempt,
             model=info.model,
             model_revision=info.revision,
             prefill_seconds=consumption.engine.prefill_seconds,
             decode_seconds=consumption.engine.decode_seconds,
-            key_id=job.key_id,
-            job_id=job.id,
-            collection_id=question.collection_id,
+            **whose,
         )
 
     def record_burned(self, job: ClaimedJob, lines: Sequence[LedgerLine]) -> None:
@@ -86,3 +73,33 @@ class AnswerAccounts:
         lost = Consumption(usage=TokenUsage(**last["usage"]))
         self.record_burned(job, self.lines(job, question, last["attempt"], lost))
         log.info("answer.lost_attempt_settled", answer_id=question.answer_id, attempt=last["attempt"])
+
+
+def _summed(uses: Iterable[tuple[Stage, ModelUse]]) -> list[tuple[Stage, ModelUse]]:
+    """One use for each stage and model, in the order first met."""
+    sums: dict[tuple[Stage, str], ModelUse] = {}
+    for stage, use in uses:
+        known = sums.get((stage, use.model))
+        sums[stage, use.model] = use if known is None else known + use
+    return [(stage, use) for (stage, _), use in sums.items()]
+
+
+def _step_lines(stage: Stage, use: ModelUse, whose: dict[str, Any]) -> list[LedgerLine]:
+    encoded = LedgerLine(
+        stage=stage,
+        model=use.model,
+        model_revision=use.model_revision,
+        num_tokens=use.num_tokens,
+        engine_seconds=use.seconds if use.num_tokens else 0.0,
+        **whose,
+    )
+    # Engines tell a small task's time as a whole: it stands with the tokens that were written.
+    generated = generation_lines(
+        use.usage,
+        model=use.model,
+        model_revision=use.model_revision,
+        purpose=stage,
+        decode_seconds=use.seconds,
+        **whose,
+    )
+    return [encoded, *generated] if use.num_tokens else generated

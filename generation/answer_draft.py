@@ -2,62 +2,120 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
-from accounting.ledger import LedgerLine
-from core.usage import TokenUsage
 from generation.citations import Citation, Quote
-from inference.protocols import EngineTimings
+from retrieval.term_weights import terms_of
+
+_LOOKS_LIKE_MARK = re.compile(r"\[(\s*\d{1,3}\s*)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A piece of an answer and the quote that supports it, if any; `separator` follows it."""
+    """A sentence of an answer and the quotes that support it, best first; `separator` follows it."""
 
     text: str
-    quote: Quote | None = None
+    quotes: tuple[Quote, ...] = ()
     separator: str = " "
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is a word in it that could need support."""
+        return bool(terms_of(self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer before its citations are verified."""
+    """An answer before its citations are verified; one that is `refused` states nothing."""
 
     mode: str
-    outcome: str
-    statements: tuple[Statement, ...]
+    outcome: Literal["answered", "refused"]
+    statements: tuple[Statement, ...] = ()
     warnings: tuple[str, ...] = ()
     finish_reason: str = "stop"
     model: str = ""
 
     @property
     def quotes(self) -> list[Quote]:
-        return [statement.quote for statement in self.statements if statement.quote is not None]
+        """In the order in which the statements name them, which is the order of their numbers."""
+        return [quote for statement in self.statements for quote in statement.quotes]
 
 
-def compose_text(statements: Sequence[Statement], citations: Sequence[Citation]) -> str:
-    """The answer's text, with ` [n]` after each statement that citation n supports.
+def apply_unsupported(
+    statements: Sequence[Statement], choice: Literal["flag", "remove"]
+) -> tuple[tuple[Statement, ...], tuple[str, ...]]:
+    """The statements that stay, and a warning for each that has no quote.
 
-    A statement whose quote did not survive verification gets no mark, so every number exists.
+    `flag` keeps them all; `remove` those that have a quote or say nothing.
     """
-    numbers = {(c.document_id, c.start, c.end): c.number for c in citations}
-    pieces: list[str] = []
-    for statement in statements:
-        pieces.append(statement.text)
-        if (quote := statement.quote) is not None:
-            number = numbers.get((quote.document_id, quote.start, quote.end))
-            pieces.append(f" [{number}]" if number else "")
-        pieces.append(statement.separator)
-    return "".join(pieces).strip()
+    unsupported = [s for s in statements if s.says_something and not s.quotes]
+    if choice == "flag":
+        return tuple(statements), tuple(f"Nothing in the passages supports: {s.text}" for s in unsupported)
+    kept = tuple(s for s in statements if s not in unsupported)
+    if not any(s.says_something for s in kept):
+        kept = ()
+    return kept, tuple(
+        f"Left out, because nothing in the passages supports it: {s.text}" for s in unsupported
+    )
 
 
-@dataclass(slots=True)
-class Consumption:
-    """What one attempt has used so far: its ledger lines, whether it succeeds or burns."""
+@dataclass(frozen=True, slots=True)
+class PlacedStatement:
+    """A statement in an answer's text: `text == answer[start:end]`, its marks follow.
 
-    lines: list[LedgerLine] = field(default_factory=list)
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    engine: EngineTimings = field(default_factory=EngineTimings)
-    seconds: dict[str, float] = field(default_factory=dict)
-    first_token_at: float | None = None  # time.monotonic()
+    `citations` are the numbers of the citations that support it, best first.
+    """
+
+    text: str
+    start: int
+    end: int
+    citations: tuple[int, ...]
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedAnswer:
+    """An answer as it is stored, streamed and shown. `text` is empty if nothing was supported."""
+
+    text: str
+    statements: tuple[PlacedStatement, ...]
+    warnings: tuple[str, ...]
+
+
+def compose(
+    statements: Sequence[Statement],
+    citations: Sequence[Citation],
+    *,
+    unsupported: Literal["flag", "remove"] = "flag",
+) -> ComposedAnswer:
+    """The answer, with ` [n]` after each statement that citation n supports.
+
+    A quote that did not survive verification supports nothing, so every number exists. What looks
+    like a mark but was written by a document, `[7]`, becomes `(7)`: the quote keeps it as it is.
+
+    Args:
+        citations: as `CitationVerifier.verify` gives them for these statements' quotes.
+    """
+    numbers = {citation.span: citation.number for citation in citations}
+    verified = [
+        replace(s, quotes=tuple(quote for quote in s.quotes if quote.span in numbers)) for s in statements
+    ]
+    kept, warnings = apply_unsupported(verified, unsupported)
+    text = ""
+    placed: list[PlacedStatement] = []
+    for statement in kept:
+        start = len(text)
+        text += _LOOKS_LIKE_MARK.sub(r"(\1)", statement.text.strip())
+        marks = tuple(dict.fromkeys(numbers[quote.span] for quote in statement.quotes))
+        placed.append(PlacedStatement(text[start:], start, len(text), marks, bool(marks)))
+        text += " " + "".join(f"[{number}]" for number in marks) if marks else ""
+        text += statement.separator
+    return ComposedAnswer(text.rstrip(), tuple(placed), warnings)
+
+
+def statements_json(statements: Sequence[PlacedStatement]) -> list[dict[str, Any]]:
+    """For `storage.models.Answer.statements`."""
+    return [asdict(statement) | {"citations": list(statement.citations)} for statement in statements]

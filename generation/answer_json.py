@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from core.usage import TokenUsage
-from generation.answer_draft import Consumption
 from generation.asked_question import Question
+from generation.consumption import Consumption
+from retrieval.extraction import Extraction
 from retrieval.passages import Passage
 from storage.jobs import ClaimedJob
 
@@ -59,3 +60,14 @@ def timings_json(
         "total_seconds": (finished - question.accepted_at).total_seconds(),
     }
     return {name: round(seconds, 6) for name, seconds in timings.items()}
+
+
+def extraction_json(extraction: Extraction) -> dict[str, Any]:
+    """How sentences were kept of passages, for `Answer.steps`."""
+    return {
+        "method": extraction.method,
+        "tokens_in": extraction.tokens_in,
+        "tokens_kept": extraction.tokens_kept,
+        "seconds": round(extraction.seconds, 6),
+        "note": extraction.note,
+    }

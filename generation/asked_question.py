@@ -4,47 +4,66 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from core.ids import AnswerId, CollectionId
+from core.ids import AnswerId, CollectionId, ConversationId
 from core.settings import AskSettings
+from generation.questions import QuestionParameters, Unsupported
 from inference.protocols import SamplingParameters
+from retrieval.filters import DocumentFilter
 from storage.models import Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The stored question, with the server's defaults filled in."""
+    """The stored question, with the server's defaults filled in.
+
+    `text` is as it was asked. `turn` counts from 1 within a conversation and is 0 outside one.
+    """
 
     answer_id: AnswerId
     collection_id: CollectionId
+    conversation_id: ConversationId | None
+    turn: int
     text: str
     mode: str
+    context: str
+    filter: DocumentFilter
+    rerank: bool
+    extraction: str
+    expansion: str
+    condensing: str
+    unsupported: Unsupported
     num_passages: int
+    max_context_tokens: int
     sampling: SamplingParameters
     accepted_at: datetime
 
 
 def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> Question:
     """The question of an answer yet to be written."""
-    given: dict[str, Any] = answer.parameters
-    mode = given.get("mode") or "auto"
+    given = QuestionParameters.of_json(answer.parameters)
     return Question(
         answer_id=AnswerId(answer.id),
         collection_id=CollectionId(answer.collection_id),
+        conversation_id=ConversationId(answer.conversation_id) if answer.conversation_id else None,
+        turn=answer.turn or 0,
         text=answer.question,
-        mode=default_mode if mode == "auto" else mode,
-        num_passages=given.get("num_passages") or settings.num_passages,
+        mode=default_mode if given.mode == "auto" else given.mode,
+        context=settings.context if given.context == "auto" else given.context,
+        filter=given.filter,
+        rerank=settings.rerank if given.rerank is None else given.rerank,
+        extraction=settings.extraction if given.extraction == "auto" else given.extraction,
+        expansion=given.expansion,
+        condensing=settings.condensing if given.condensing == "auto" else given.condensing,
+        unsupported=given.unsupported,
+        num_passages=given.num_passages or settings.num_passages,
+        max_context_tokens=given.max_context_tokens or settings.max_context_tokens,
         sampling=SamplingParameters(
-            max_tokens=given.get("max_tokens") or settings.max_answer_tokens,
-            temperature=_or(given.get("temperature"), 0.0),
-            top_p=_or(given.get("top_p"), 1.0),
-            seed=given.get("seed"),
-            stop=tuple(given.get("stop") or ()),
+            max_tokens=given.max_tokens or settings.max_answer_tokens,
+            temperature=0.0 if given.temperature is None else given.temperature,
+            top_p=1.0 if given.top_p is None else given.top_p,
+            seed=given.seed,
+            stop=given.stop,
         ),
         accepted_at=answer.accepted_at,
     )
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value

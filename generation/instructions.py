@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.language import is_chinese
@@ -25,6 +25,7 @@ class Instructions:
 
     language: Language
     task: str
+    quoted_task: str
     refusal: str
     question_label: str
     history_label: str
@@ -42,6 +43,12 @@ _ENGLISH = Instructions(
         "After each statement cite its passage by number, like [1]. "
         f"If the passages do not answer the question, write only: {_ENGLISH_REFUSAL}\n\n"
     ),
+    quoted_task=(
+        "First copy from the passages above the sentences that answer the question, word for word, each on a "
+        "line of its own that begins with > and the passage's number, like > [1]. Then write a line that begins "
+        "with Answer: and answer briefly and in English, using only what you copied, citing passages like [1]. "
+        f"If the passages do not answer the question, write only: {_ENGLISH_REFUSAL}\n\n"
+    ),
     refusal=_ENGLISH_REFUSAL,
     question_label="Question: ",
     history_label="Earlier in this conversation:\n",
@@ -54,6 +61,11 @@ _CHINESE = Instructions(
     language="zh",
     task=(
         "请只根据上面的段落，用中文简要回答问题。每句话之后用编号注明所依据的段落，例如 [1]。"
+        f"如果这些段落没有回答该问题，只写：{_CHINESE_REFUSAL}\n\n"
+    ),
+    quoted_task=(
+        "请先从上面的段落中逐字抄录回答问题的句子，每句单独一行，行首写 > 和段落编号，例如 > [1]。"
+        "然后另起一行，以“答案：”开头，只根据抄录的内容用中文简要回答，并用编号注明所依据的段落，例如 [1]。"
         f"如果这些段落没有回答该问题，只写：{_CHINESE_REFUSAL}\n\n"
     ),
     refusal=_CHINESE_REFUSAL,
@@ -71,6 +83,7 @@ def question_language(text: str) -> Language:
     return "zh" if is_chinese(text) else "en"
 
 
-def instructions_for(question: str) -> Instructions:
-    """Instructions in the question's language."""
-    return _CHINESE if question_language(question) == "zh" else _ENGLISH
+def instructions_for(question: str, *, mode: str = "abstractive") -> Instructions:
+    """Instructions in the question's language; in mode `quoted` the task is to quote before answering."""
+    chosen = _CHINESE if question_language(question) == "zh" else _ENGLISH
+    return replace(chosen, task=chosen.quoted_task) if mode == "quoted" else chosen

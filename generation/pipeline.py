@@ -1,8 +1,8 @@
 """From a question to a cited answer.
 
-    question ─▶ search ─▶ supported? ─┬─ no ──────────────────────────▶ refusal, nearest passages
-                                      ├─ extractive ─▶ sentences ──────┐
-                                      └─ abstractive ─▶ prompt ─▶ vLLM ┴▶ verify quotes ─▶ one transaction
+    question ─▶ stand alone ─▶ search, rerank ─▶ supported? ─┬─ no ─────────────────▶ refusal, nearest passages
+                                                             ├─ extractive ─▶ sentences ──────┐
+                                                             └─ written ─▶ prompt ─▶ vLLM ────┴▶ verify quotes ─▶ one transaction
 
 The transaction writes the answer, its ledger lines and the end of its job, if the lease is held.
 """
@@ -19,25 +19,22 @@ from accounting.ledger import Ledger, Stage
 from core.clock import utc_now
 from core.errors import LongleafError, TooLong
 from core.settings import AskSettings
+from core.usage import ModelUse
 from generation.accounts import AnswerAccounts
-from generation.answer_draft import Consumption, Draft, Statement, compose_text
-from generation.answer_json import passage_json, timings_json, usage_json
+from generation.answer_draft import Draft, PlacedStatement, Statement, compose, statements_json
+from generation.answer_json import extraction_json, passage_json, timings_json
 from generation.asked_question import Question, question_of
-from generation.attribution import attribute, strip_marks
-from generation.citations import CitationVerifier, Quote
-from generation.instructions import REFUSALS, instructions_for
-from generation.prompt import Prompt, build_prompt
-from generation.segments import PromptPassage
-from inference.protocols import (
-    ChatTokenizer,
-    Embedder,
-    GenerationRequest,
-    Generator,
-    SamplingParameters,
-)
-from retrieval.extraction import Extraction, PassageExtractor
+from generation.attempt import Attempt
+from generation.citations import Citation, CitationVerifier, Quote
+from generation.instructions import instructions_for
+from generation.material import MaterialPlanner
+from generation.understanding import QuestionReader, Understood
+from generation.writer import AnswerWriter
+from inference.protocols import ChatTokenizer, Embedder, Generator
 from retrieval.passages import Passage
 from retrieval.pipeline import RetrievalPipeline, SearchResult
+from retrieval.sentence_vectors import SentenceVectors
+from retrieval.support import SupportEstimator
 from storage.answers import AnswerRepository
 from storage.database import Database
 from storage.events import EventBus
@@ -56,9 +53,10 @@ class AnswerPipeline:
         database: Database,
         events: EventBus,
         embedder: Embedder,
+        reader: QuestionReader,
         retrieval: RetrievalPipeline,
-        extractor: PassageExtractor,
-        min_support: float,
+        support: SupportEstimator,
+        material: MaterialPlanner,
         generator: Generator,
         tokenizer: ChatTokenizer,
         ledger: Ledger,
@@ -68,12 +66,15 @@ class AnswerPipeline:
         self._database = database
         self._events = events
         self._embedder = embedder
+        self._reader = reader
         self._retrieval = retrieval
-        self._extractor = extractor
-        self._min_support = min_support
-        self._generator = generator
+        self._support = support
+        self._material = material
         self._tokenizer = tokenizer
-        self._accounts = AnswerAccounts(database, events, ledger, embedder, generator)
+        self._writer = AnswerWriter(
+            settings=settings, events=events, generator=generator, tokenizer=tokenizer, material=material
+        )
+        self._accounts = AnswerAccounts(database, events, ledger, generator)
         self._verifier = CitationVerifier(database)
 
     def run(self, run: JobRun) -> RunOutcome:
@@ -83,16 +84,18 @@ class AnswerPipeline:
         self._accounts.settle_lost_attempt(run.job, question)
         event = "started" if run.job.attempt == 1 else "restart"
         self._events.publish(run.job.id, event, {"attempt": run.job.attempt})
-        consumption = Consumption()
+        attempt = Attempt(run, question, SentenceVectors(self._embedder), started_at)
         finished = False
         try:
-            search = self._search(run, question, consumption)
-            draft = self._answer(run, question, search, consumption)
-            self._finish(run, question, search, draft, consumption, started_at)
+            self._require_short_question(question.text)
+            understood = self._reader.understand(attempt)
+            search = self._search(attempt, understood)
+            draft = self._answer(attempt, understood, search)
+            self._finish(attempt, understood, search, draft)
             finished = True
         finally:
             if not finished:  # whatever the reason, the tokens were spent
-                lines = self._accounts.lines(run.job, question, run.job.attempt, consumption)
+                lines = self._accounts.lines(run.job, question, run.job.attempt, attempt.consumption)
                 self._accounts.record_burned(run.job, lines)
         return "done"
 
@@ -101,186 +104,136 @@ class AnswerPipeline:
 
     # ---- steps ---------------------------------------------------------------------------
 
-    def _search(self, run: JobRun, question: Question, consumption: Consumption) -> SearchResult:
-        self._require_short_question(question.text)
+    def _search(self, attempt: Attempt, understood: Understood) -> SearchResult:
+        question, consumption = attempt.question, attempt.consumption
         search = self._retrieval.search(
-            run.job.tenant_id,
+            attempt.tenant_id,
             question.collection_id,
-            question.text,
+            understood.text,
+            queries=understood.queries,
+            filter=question.filter,
+            rerank=question.rerank,
             num_candidates=self._settings.num_candidates,
             num_passages=question.num_passages,
-            max_passage_tokens=self._settings.max_context_tokens,
+            max_passage_tokens=question.max_context_tokens,
+            vectors=attempt.vectors,
         )
         consumption.seconds["embed_seconds"] = search.seconds["embed"]
+        consumption.seconds["rerank_seconds"] = search.seconds["rerank"]
         consumption.seconds["retrieval_seconds"] = sum(search.seconds.values())
-        consumption.lines.append(
-            self._accounts.embedder_line(
-                run.job, question, Stage.EMBED, search.num_query_tokens, search.seconds["embed"]
-            )
+        queries = ModelUse(
+            self._embedder.name,
+            self._embedder.revision,
+            num_tokens=search.num_query_tokens,
+            seconds=search.seconds["embed"],
         )
-        self._events.publish(run.job.id, "passages", {"passages": [passage_json(p) for p in search.passages]})
-        run.checkpoint()
+        consumption.add(Stage.EMBED, [queries])
+        consumption.add(Stage.RERANK, search.rerank_uses)
+        attempt.note(
+            "search",
+            {
+                "reranked": bool(search.rerank_uses),
+                "num_duplicates": search.num_duplicates,
+                "seconds": {step: round(seconds, 6) for step, seconds in search.seconds.items()},
+            },
+        )
+        self._events.publish(
+            attempt.run.job.id, "passages", {"passages": [passage_json(p) for p in search.passages]}
+        )
+        attempt.run.checkpoint()
         return search
 
-    def _answer(
-        self, run: JobRun, question: Question, search: SearchResult, consumption: Consumption
-    ) -> Draft:
-        passages = search.passages
-        if not passages:
-            return self._refuse(question)
-        extraction = self._extractor.extract(
-            question.text,
-            passages,
-            num_sentences=self._settings.extractive_sentences,
+    def _answer(self, attempt: Attempt, understood: Understood, search: SearchResult) -> Draft:
+        if not search.passages:
+            return self._refuse(attempt.question)
+        support = self._support.estimate(
+            understood.text, search.passages, vectors=attempt.vectors, query_vector=search.query_vector
+        )
+        attempt.charge_vectors(Stage.EXTRACT)
+        attempt.note("support", {"value": round(support.value, 4), "threshold": support.threshold})
+        attempt.run.checkpoint()
+        if not support.is_supported:
+            return self._refuse(attempt.question)
+        if attempt.question.mode == "extractive":
+            return self._extract(attempt, understood, search)
+        return self._writer.write(
+            attempt,
+            understood.text,
+            search.passages,
             query_vector=search.query_vector,
+            summary=understood.summary,
+            history=understood.history,
         )
-        consumption.seconds["extract_seconds"] = extraction.seconds
-        consumption.lines.append(
-            self._accounts.embedder_line(
-                run.job, question, Stage.EXTRACT, extraction.num_embedded_tokens, extraction.seconds
-            )
-        )
-        run.checkpoint()
-        if extraction.support < self._min_support:
-            return self._refuse(question)
-        if question.mode == "extractive":
-            return self._extractive(extraction, passages)
-        return self._abstractive(run, question, passages, consumption)
 
     def _refuse(self, question: Question) -> Draft:
-        refusal = Statement(instructions_for(question.text).refusal)
-        return Draft(mode=question.mode, outcome="refused", statements=(refusal,))
+        return Draft(mode=question.mode, outcome="refused")
 
-    def _extractive(self, extraction: Extraction, passages: Sequence[Passage]) -> Draft:
+    def _extract(self, attempt: Attempt, understood: Understood, search: SearchResult) -> Draft:
+        passages: tuple[Passage, ...] = search.passages
+        if attempt.question.context == "whole":
+            whole = self._material.whole_document(
+                attempt, passages, room_tokens=self._settings.max_whole_tokens
+            )
+            passages = passages if whole is None else (whole,)
+        method = attempt.question.extraction
+        extractor = self._material.extractor("embedding" if method in ("auto", "none") else method)
+        extraction = extractor.extract(
+            understood.text,
+            passages,
+            num_sentences=self._settings.extractive_sentences,
+            vectors=attempt.vectors,
+            query_vector=search.query_vector,
+            cache_salt=attempt.tenant_id,
+        )
+        attempt.consumption.seconds["extract_seconds"] = extraction.seconds
+        attempt.consumption.add(Stage.EXTRACT, extraction.uses)
+        attempt.note("extraction", extraction_json(extraction))
+        attempt.run.checkpoint()
         statements = tuple(
             Statement(
                 s.text,
-                Quote(s.document_id, passages[s.passage_index].document_name, s.start, s.end, s.text),
+                (Quote(s.document_id, passages[s.passage_index].document_name, s.start, s.end, s.text),),
                 separator="\n",
             )
             for s in extraction.sentences
         )
+        if not statements:
+            return self._refuse(attempt.question)
         return Draft(mode="extractive", outcome="answered", statements=statements, model=self._embedder.name)
 
-    def _abstractive(
-        self, run: JobRun, question: Question, passages: Sequence[Passage], consumption: Consumption
-    ) -> Draft:
-        prompt = self._build_prompt(question, passages)
-        by_id = {_passage_id(passage): passage for passage in passages}
-        included = [by_id[passage.id] for passage in prompt.included]
-        text, finish_reason = self._generate(run, prompt, question.sampling, consumption)
-        model = self._generator.info().model
-        refusal = Statement(instructions_for(question.text).refusal)
-        attribution = attribute(text, question.text, included)
-        is_refusal = _is_refusal(text)
-        if is_refusal or not any(statement.quote for statement in attribution.statements):
-            # Better unanswered than uncited: what nothing supports is told apart, as a warning.
-            unfounded = () if is_refusal else (f"The model wrote, without support: {strip_marks(text)}",)
-            return Draft(
-                mode="abstractive",
-                outcome="refused",
-                statements=(refusal,),
-                warnings=unfounded,
-                finish_reason=finish_reason,
-                model=model,
-            )
-        warnings = [f"Nothing in the passages supports: {sentence}" for sentence in attribution.unsupported]
-        warnings += [f"Passage {dropped.id} was left out: {dropped.reason}." for dropped in prompt.dropped]
-        if finish_reason == "length":
-            warnings.append(f"The answer was cut at max_tokens={question.sampling.max_tokens}.")
-        if finish_reason == "repetition":
-            warnings.append("The generator began to repeat itself and was stopped.")
-        return Draft(
-            mode="abstractive",
-            outcome="answered",
-            statements=attribution.statements,
-            warnings=tuple(warnings),
-            finish_reason=finish_reason,
-            model=model,
-        )
-
-    def _build_prompt(self, question: Question, passages: Sequence[Passage]) -> Prompt:
-        window, max_tokens = self._generator.info().max_model_len, question.sampling.max_tokens
-        if max_tokens >= window:
-            raise TooLong(
-                f"max_tokens is {max_tokens}, but the model's whole window has {window} tokens.",
-                remedy=f"Ask for less: {self._settings.max_answer_tokens} is the default.",
-                max_tokens=max_tokens,
-                max_model_len=window,
-            )
-        return build_prompt(
-            self._tokenizer,
-            self._tokenizer.chat_frame(has_system=True),
-            instructions=instructions_for(question.text),
-            passages=[PromptPassage(_passage_id(p), _header(p), p.text) for p in passages],
-            question=question.text,
-            max_prompt_tokens=window - max_tokens,
-            max_passage_tokens=self._settings.max_context_tokens,
-        )
-
-    def _generate(
-        self, run: JobRun, prompt: Prompt, sampling: SamplingParameters, consumption: Consumption
-    ) -> tuple[str, str]:
-        """The generated text and why it ended; each delta is published with its cumulative usage."""
-        request = GenerationRequest(
-            prompt_token_ids=prompt.token_ids,
-            sampling=sampling,
-            cache_salt=run.job.tenant_id,
-            request_id=f"{run.job.id}-{run.job.attempt}",
-        )
-        text, finish_reason = "", ""
-        with self._generator.stream(request) as deltas:
-            for delta in deltas:
-                consumption.usage = delta.usage
-                run.checkpoint()
-                consumption.first_token_at = consumption.first_token_at or time.monotonic()
-                text += delta.text
-                finish_reason = delta.finish_reason or finish_reason
-                consumption.engine = delta.timings or consumption.engine
-                if not delta.text:
-                    continue
-                data = {"text": delta.text, "usage": usage_json(delta.usage), "attempt": run.job.attempt}
-                self._events.publish(run.job.id, "delta", data)
-        return text.strip(), finish_reason
-
-    def _finish(
-        self,
-        run: JobRun,
-        question: Question,
-        search: SearchResult,
-        draft: Draft,
-        consumption: Consumption,
-        started_at: float,
-    ) -> None:
-        job = run.job
+    def _finish(self, attempt: Attempt, understood: Understood, search: SearchResult, draft: Draft) -> None:
+        job, question, consumption = attempt.run.job, attempt.question, attempt.consumption
         citations = self._verifier.verify(job.tenant_id, draft.quotes)
-        text = compose_text(draft.statements, citations)
+        text, statements, warnings = _compose(draft, citations, question)
         if consumption.first_token_at is None:  # nothing was streamed while it was made
             consumption.first_token_at = time.monotonic()
             self._events.publish(job.id, "delta", {"text": text})
         with self._database.write() as session:
-            run.succeed(session)
+            attempt.run.succeed(session)
             now = utc_now()
             lines = self._accounts.lines(job, question, job.attempt, consumption)
             entries = self._accounts.ledger.record(session, job.tenant_id, lines, at=now)
             AnswerRepository(session, job.tenant_id).complete(
                 question.answer_id,
                 mode=draft.mode,
-                outcome=draft.outcome,
+                outcome="answered" if statements else "refused",
                 text=text,
+                statements=statements_json(statements),
                 citations=[citation.as_json() for citation in citations],
                 passages=[passage_json(passage) for passage in search.passages],
-                warnings=list(draft.warnings),
+                steps=attempt.steps,
+                warnings=warnings,
                 finish_reason=draft.finish_reason,
                 model=draft.model or None,
                 prompt_tokens=consumption.usage.prompt_tokens,
                 cached_tokens=consumption.usage.cached_tokens,
                 completion_tokens=consumption.usage.completion_tokens,
-                timings=timings_json(job, question, consumption, started_at, now),
+                timings=timings_json(job, question, consumption, attempt.started_at, now),
                 cost=sum((entry.cost for entry in entries), Decimal(0)),
                 currency=entries[0].currency if entries else None,
                 finished_at=now,
             )
+            self._reader.keep(session, attempt, understood)
 
     def _load(self, job: ClaimedJob) -> Question:
         with self._database.read() as session:
@@ -299,16 +252,15 @@ class AnswerPipeline:
             )
 
 
-def _passage_id(passage: Passage) -> str:
-    return f"{passage.document_id}:{passage.start}-{passage.end}"
-
-
-def _header(passage: Passage) -> str:
-    """Document and place; the headings help a small model as much as they help the reader."""
-    place = " > ".join(passage.headings)
-    return f"{passage.document_name}, p. {passage.first_page}" + (f", {place}" if place else "")
-
-
-def _is_refusal(text: str) -> bool:
-    plain = strip_marks(text)
-    return not plain or any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)
+def _compose(
+    draft: Draft, citations: Sequence[Citation], question: Question
+) -> tuple[str, tuple[PlacedStatement, ...], list[str]]:
+    """Text, statements and warnings; a refusal has no statements, for it states nothing."""
+    refusal = instructions_for(question.text).refusal
+    if draft.outcome == "refused":
+        return refusal, (), list(draft.warnings)
+    composed = compose(draft.statements, citations, unsupported=question.unsupported)
+    warnings = [*draft.warnings, *composed.warnings]
+    if not any(statement.supported for statement in composed.statements):
+        return refusal, (), warnings  # better unanswered than uncited
+    return composed.text, composed.statements, warnings

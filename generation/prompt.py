@@ -24,16 +24,9 @@ from generation.segments import (
     passage_segment,
 )
 from inference.protocols import ChatFrame, Tokenizer
+from retrieval.history.turns import Turn
 
 _HISTORY_SHARE = 4  # earlier turns get at most one quarter of what the fixed parts leave
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """An earlier question of the conversation with the answer it got."""
-
-    question: str
-    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +56,9 @@ def build_prompt(
     question: str,
     max_prompt_tokens: int,
     context: str = "",
+    summary: str = "",
     history: Sequence[Turn] = (),
+    max_history_tokens: int | None = None,
     max_passage_tokens: int | None = None,
 ) -> Prompt:
     """Put a prompt together that is no longer than `max_prompt_tokens`.
@@ -73,7 +68,9 @@ def build_prompt(
         passages: best first, which is also the order they get; whole ones only (see `pack_passages`).
         max_prompt_tokens: the model's window less the room for the answer.
         context: what is known of the collection or document beforehand.
+        summary: what was said before `history`.
         history: oldest first; the newest turns that fit are kept.
+        max_history_tokens: room for them, where less than a quarter of what is left.
         max_passage_tokens: room for passages, where less than what is left.
 
     Raises:
@@ -84,7 +81,14 @@ def build_prompt(
     room = max_prompt_tokens - sum(map(len, (*before, *after)))
     if room < 0:
         raise _question_too_long(tokenizer, question, max_prompt_tokens, excess=-room)
-    turns = _recent_turns(tokenizer, instructions, history, budget_tokens=room // _HISTORY_SHARE)
+    share = room // _HISTORY_SHARE
+    turns = _recent_turns(
+        tokenizer,
+        instructions,
+        summary,
+        history,
+        budget_tokens=share if max_history_tokens is None else min(share, max_history_tokens),
+    )
     room -= sum(map(len, turns))
     packing = pack_passages(
         [passage_segment(tokenizer, passage) for passage in passages],
@@ -122,12 +126,18 @@ def _closing(
 
 
 def _recent_turns(
-    tokenizer: Tokenizer, instructions: Instructions, history: Sequence[Turn], *, budget_tokens: int
+    tokenizer: Tokenizer,
+    instructions: Instructions,
+    summary: str,
+    history: Sequence[Turn],
+    *,
+    budget_tokens: int,
 ) -> tuple[Segment, ...]:
-    """The label and the newest turns that fit, oldest first; empty if none fits."""
-    label = Segment("history", tuple(tokenizer.encode(instructions.history_label)))
+    """The label with the summary, and the newest turns that fit, oldest first; empty for neither."""
+    text = instructions.history_label + (f"{summary.strip()}\n\n" if summary.strip() else "")
+    label = Segment("history", tuple(tokenizer.encode(text)))
     kept: list[Segment] = []
-    remaining = budget_tokens - len(label)
+    remaining = budget_tokens if summary else budget_tokens - len(label)
     for turn in reversed(history):
         text = (
             f"{instructions.user_label}{turn.question.strip()}\n"
@@ -138,7 +148,7 @@ def _recent_turns(
             break
         kept.append(segment)
         remaining -= len(segment)
-    return (label, *reversed(kept)) if kept else ()
+    return (label, *reversed(kept)) if kept or summary.strip() else ()
 
 
 def _marker(tokenizer: Tokenizer, number: int) -> tuple[int, ...]:

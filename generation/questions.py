@@ -5,16 +5,18 @@ Used by the API, so it imports no model.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
 from core.errors import EmptyInput, TooLong
-from core.ids import CollectionId, JobId
+from core.ids import CollectionId, ConversationId, JobId
 from retrieval.filters import DocumentFilter
 from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
+from storage.conversations import ConversationRepository, NextTurn
 from storage.jobs import JobRepository
 from storage.models import Answer
 from tenancy.principal import Principal
@@ -43,7 +45,7 @@ class QuestionParameters:
 
     mode: AnswerMode = "auto"
     context: ContextChoice = "auto"
-    filter: DocumentFilter = DocumentFilter()
+    filter: DocumentFilter = field(default_factory=DocumentFilter)
     rerank: bool | None = None
     extraction: ExtractionMethod = "auto"
     max_context_tokens: int | None = None
@@ -57,6 +59,22 @@ class QuestionParameters:
     seed: int | None = None
     stop: tuple[str, ...] = ()
 
+    def as_json(self) -> dict[str, Any]:
+        """For `Answer.parameters`."""
+        return asdict(self) | {"filter": self.filter.as_json()}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> QuestionParameters:
+        """What `as_json` gave; fields it lacks, as answers of older versions do, take their defaults."""
+        given = {known.name: stored[known.name] for known in fields(cls) if known.name in stored}
+        return cls(
+            **given
+            | {
+                "filter": DocumentFilter.of_json(stored.get("filter") or {}),
+                "stop": tuple(stored.get("stop") or ()),
+            }
+        )
+
 
 def register_question(
     session: Session,
@@ -66,8 +84,9 @@ def register_question(
     parameters: QuestionParameters,
     *,
     max_attempts: int,
+    turn: NextTurn | None = None,
 ) -> Answer:
-    """A queued answer, in the caller's transaction.
+    """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
 
     Raises:
         NotFound: no such collection of the tenant.
@@ -95,5 +114,35 @@ def register_question(
         JobId(job.id),
         collection_id,
         question=question.replace("\x00", ""),
-        parameters=asdict(parameters),
+        parameters=parameters.as_json(),
+        conversation_id=turn.conversation_id if turn else None,
+        turn=turn.number if turn else None,
+    )
+
+
+def register_turn(
+    session: Session,
+    principal: Principal,
+    conversation_id: ConversationId,
+    question: str,
+    parameters: QuestionParameters,
+    *,
+    max_attempts: int,
+) -> Answer:
+    """A queued answer that is the conversation's next turn, in the caller's transaction.
+
+    Raises:
+        NotFound: no such conversation of the tenant, or its collection was deleted.
+        Conflict: the turn before it is not finished.
+        EmptyInput, TooLong: as `register_question`.
+    """
+    turn = ConversationRepository(session, principal.tenant_id).take_turn(conversation_id)
+    return register_question(
+        session,
+        principal,
+        turn.collection_id,
+        question,
+        parameters,
+        max_attempts=max_attempts,
+        turn=turn,
     )

@@ -28,7 +28,8 @@ _EXTENSIONS: dict[str, tuple[object, object]] = {
     "cache_salt": ("", "probe"),
     "priority": ("x", 0),
     "repetition_detection": ("x", REPETITION_DETECTION),
-    "structured_outputs": ("x", {"choice": ["a"]}),
+    # Not a text: vLLM 0.32 fails over one (HTTP 500) instead of refusing it.
+    "structured_outputs": ({"choice": ["a"], "regex": "a"}, {"choice": ["a"]}),
 }
 _REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from core.errors import Misconfigured
 
-Role = Literal["generator", "embedder", "ocr"]
+Role = Literal["generator", "embedder", "reranker", "ocr"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ _PROMPT_CONVENTIONS = (
 )
 
 _EMBEDDER_NAME = re.compile(r"\b(e5|bge|gte|minilm|mpnet|embed\w*|sentence|arctic|jina)\b", re.IGNORECASE)
+_RERANKER_NAME = re.compile(r"rerank|cross[-_]?encoder|ms-marco-\w+-l-?\d", re.IGNORECASE)
 _HUB_NAME = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
 
@@ -171,16 +172,20 @@ def conventional_prompts(name: str) -> Prompts | None:
 def _checked(spec: ModelSpec, role: Role | None) -> ModelSpec:
     if role is None or spec.role == role:
         return spec
-    fitting = ", ".join(other.name for other in _PACKAGED if other.role == role)
+    fitting = "".join(f"{other.name}, " for other in _PACKAGED if other.role == role)
     raise Misconfigured(
         f"Model {spec.name} is of role {spec.role}, but {role} is wanted.",
-        remedy=f"Use {fitting}, or a Hugging Face id or folder.",
+        remedy=f"Use {fitting}a Hugging Face id or a folder.",
         model=spec.name,
     )
 
 
 def _folder_model(folder: Path, role: Role | None) -> ModelSpec:
-    found: Role = "embedder" if (folder / "modules.json").is_file() else "generator"
+    found: Role = "generator"
+    if _RERANKER_NAME.search(folder.name):
+        found = "reranker"
+    elif (folder / "modules.json").is_file():
+        found = "embedder"
     return ModelSpec(
         name=str(folder),
         role=role or found,
@@ -190,7 +195,11 @@ def _folder_model(folder: Path, role: Role | None) -> ModelSpec:
 
 
 def _hub_model(name: str, role: Role | None, revision: str) -> ModelSpec:
-    found: Role = "embedder" if _EMBEDDER_NAME.search(name) else "generator"
+    found: Role = "generator"
+    if _RERANKER_NAME.search(name):
+        found = "reranker"
+    elif _EMBEDDER_NAME.search(name):
+        found = "embedder"
     return ModelSpec(
         name=name,
         role=role or found,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,11 +31,18 @@ class Claim:
     document_id: DocumentId = NO_DOCUMENT
 
 
-def claim_document(session: Session, tenant_id: TenantId, file: UploadedFile, *, max_attempts: int) -> Claim:
+def claim_document(
+    session: Session,
+    tenant_id: TenantId,
+    file: UploadedFile,
+    *,
+    max_attempts: int,
+    tags: Sequence[str] = (),
+) -> Claim:
     """Find or make the file's document and take it for the file's job, in the caller's transaction.
 
     The same bytes are one document per collection: a ready one makes the file a `duplicate`; one
-    that failed, or whose job has ended, is tried again.
+    that failed, or whose job has ended, is tried again. Whatever it was, it gains `tags`.
 
     Raises:
         NotFound: the collection was deleted.
@@ -45,6 +53,7 @@ def claim_document(session: Session, tenant_id: TenantId, file: UploadedFile, *,
     document = DocumentRepository(session, tenant_id).take_content(
         collection_id, name=file.name, content_hash=file.content_hash, num_bytes=file.num_bytes
     )
+    _add_tags(session, tenant_id, document, tags)
     if document.status == "ready":
         files.set(file_id, status="duplicate", document_id=document.id)
         return Claim("closed")
@@ -62,6 +71,13 @@ def close_upload(session: Session, tenant_id: TenantId, job_id: JobId, *, code: 
     UploadedFileRepository(session, tenant_id).fail_open(job_id, code=code, detail=detail)
     for document in DocumentRepository(session, tenant_id).list_processing(job_id):
         document.status, document.error_code, document.error_detail = "failed", code, detail
+
+
+def _add_tags(session: Session, tenant_id: TenantId, document: Document, tags: Sequence[str]) -> None:
+    left_out = DocumentRepository(session, tenant_id).add_tags(DocumentId(document.id), tags)
+    if left_out:
+        warning = f"It has as many tags as it may have; these were left out: {', '.join(left_out)}."
+        document.warnings = [*(each for each in document.warnings if each != warning), warning]
 
 
 def _is_busy(session: Session, tenant_id: TenantId, document: Document, job_id: JobId) -> bool:

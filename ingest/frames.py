@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 import core.errors
 from core.errors import LongleafError, UnreadableDocument
-from ingest.parsed import DocumentInfo, Heading, LineBox, ParsedPage
+from ingest.parsed import DocumentInfo, Heading, ParsedPage
+from storage.page_layout import LineBox
 
 HEADER = struct.Struct(">cI")
 INFO, PAGE, ERROR, END = b"i", b"p", b"e", b"z"

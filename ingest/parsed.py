@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-
-@dataclass(frozen=True, slots=True)
-class LineBox:
-    """Where characters `start` to `end` of a page's text stand, in points from the top left."""
-
-    start: int
-    end: int
-    x0: float
-    y0: float
-    x1: float
-    y1: float
+from storage.page_layout import LineBox
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,15 @@ frames go to standard output. Imports little, so that it starts in a tenth of a 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 
 from core.errors import LongleafError, UnreadableDocument
 from ingest.frames import END, ERROR, INFO, PAGE, pack_error, pack_info, pack_page, send_frame
 from ingest.parsers import parse, preload
-
-
-def _limit(memory_bytes: int, cpu_seconds: int) -> None:
-    """Bound this process. CPU time outlives a parent that was killed and cannot kill us."""
-    for what, limit in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CPU, cpu_seconds)):
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses RLIMIT_AS
-            resource.setrlimit(what, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from ingest.process_limits import limit_process
 
 
 def _describe(error: Exception, name: str) -> LongleafError:
@@ -48,7 +39,7 @@ def main() -> None:
     if not received:
         return  # whoever started us is gone, or needs us no more
     order = json.loads(received)
-    _limit(order["memory_bytes"], order["cpu_seconds"])
+    limit_process(memory_bytes=order["memory_bytes"], cpu_seconds=order["cpu_seconds"])
     name, output = order["name"], sys.stdout.buffer
     try:
         info, pages = parse(Path(order["path"]), name)

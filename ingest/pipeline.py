@@ -30,7 +30,6 @@ from ingest.claims import Claim, claim_document, close_upload
 from ingest.compaction_requests import request_merge
 from ingest.embedding import ChunkEmbedder
 from ingest.isolation import IsolatedDocument, parse_isolated
-from ingest.layout import pack_layout
 from ingest.parsed import DocumentInfo, Heading, ParsedPage
 from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_text
@@ -43,6 +42,7 @@ from storage.index_segments import IndexSegmentRepository
 from storage.job_run import JobRun, RunOutcome
 from storage.jobs import ClaimedJob
 from storage.models import Chunk, Page, UploadedFile
+from storage.page_layout import pack_layout
 from storage.uploads import UploadedFileRepository
 
 log = structlog.get_logger()
@@ -185,7 +185,11 @@ class IngestPipeline:
     def _claim(self, run: JobRun, file: UploadedFile) -> Claim:
         with self._held(run) as session:
             return claim_document(
-                session, run.job.tenant_id, file, max_attempts=self._settings.worker.max_attempts
+                session,
+                run.job.tenant_id,
+                file,
+                max_attempts=self._settings.worker.max_attempts,
+                tags=run.job.payload.get("tags", ()),
             )
 
     def _report(self, run: JobRun) -> None:

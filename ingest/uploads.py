@@ -19,6 +19,7 @@ from storage.blobs import BlobStore, BlobWriter
 from storage.collections import CollectionRepository
 from storage.jobs import JobRepository
 from storage.models import Job
+from storage.tags import clean_document_tags
 from storage.uploads import UploadedFileRepository
 from tenancy.principal import Principal
 
@@ -34,6 +35,14 @@ class ReceivedFile:
     content_hash: str
     num_bytes: int
     error: LongleafError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedUpload:
+    """A whole request: its files in order, and the tags that it gives each of them."""
+
+    files: tuple[ReceivedFile, ...]
+    tags: tuple[str, ...] = ()
 
 
 class FileReceiver:
@@ -112,13 +121,18 @@ def register_upload(
     files: Sequence[ReceivedFile],
     *,
     max_attempts: int,
+    tags: Sequence[str] = (),
 ) -> Job:
     """One job for the request and one row per file, in the caller's transaction.
+
+    The job gives `tags` to each document, also to one that was there already.
 
     Raises:
         NotFound: no such collection of the tenant.
         EmptyInput: no file came in.
+        InvalidInput: one of `tags` can be no tag, or there are more than a document may have.
     """
+    given = {"tags": list(clean_document_tags(tags))} if tags else {}
     CollectionRepository(session, principal.tenant_id).get(collection_id)
     if not files:
         raise EmptyInput(
@@ -128,7 +142,7 @@ def register_upload(
     job = JobRepository(session, principal.tenant_id).create(
         INGEST_KIND,
         queue="ingest",
-        payload={},
+        payload=given,
         collection_id=collection_id,
         key_id=principal.key_id,
         # A file that kills its worker fails after `max_attempts` of its own; the job must outlive

@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.ids import ChunkId, CollectionId, SegmentId, new_id
+from core.ids import ChunkId, CollectionId, DocumentId, SegmentId, new_id
 from retrieval.compaction import SegmentInfo
 from retrieval.hits import ScoredChunk, best_first
 from retrieval.segment_file import (
@@ -46,17 +46,23 @@ class DenseIndex:
         self._guard = threading.Lock()
 
     def write(
-        self, collection_id: CollectionId, ids: Sequence[ChunkId], vectors: NDArray[np.float32]
+        self,
+        collection_id: CollectionId,
+        ids: Sequence[ChunkId],
+        vectors: NDArray[np.float32],
+        *,
+        documents: Sequence[DocumentId],
     ) -> SegmentInfo:
         """Write a new segment file; nobody sees it until the caller inserts its row.
 
         Args:
             vectors: (len(ids), dimension), L2-normalized.
+            documents: the one that each chunk is of.
         """
         segment_id = SegmentId(new_id("seg"))
         kind = segment_kind(len(ids), hnsw_min_vectors=self._hnsw_min_vectors)
         path = self._path(collection_id, segment_id)
-        write_segment(path, np.asarray(ids, dtype=np.int64), vectors, kind=kind)
+        write_segment(path, np.asarray(ids, dtype=np.int64), vectors, documents, kind=kind)
         return SegmentInfo(segment_id, kind, len(ids))
 
     def search(
@@ -65,18 +71,24 @@ class DenseIndex:
         segments: Sequence[SegmentInfo],
         query: NDArray[np.float32],
         limit: int,
+        *,
+        allowed: Collection[DocumentId] | None = None,
     ) -> list[ScoredChunk]:
         """Nearest chunks over all `segments` by inner product, best first.
 
         Args:
             query: (dimension,), L2-normalized.
+            allowed: only chunks of these documents, with the recall of an exact scan however few
+                they are; none at all if it is empty. None: of every document.
 
         Raises:
             StoreCorrupt: a file is missing or damaged.
         """
+        if limit < 1 or (allowed is not None and not allowed):
+            return []
         scores: dict[ChunkId, float] = {}
         for segment in segments:
-            ids, products = self._segment(collection_id, segment).search(query, limit)
+            ids, products = self._segment(collection_id, segment).search(query, limit, allowed=allowed)
             for chunk_id, product in zip(ids.tolist(), products.tolist(), strict=True):
                 # A retried ingest may have left the same chunk in two segments.
                 scores[chunk_id] = max(product, scores.get(chunk_id, product))
@@ -100,6 +112,7 @@ class DenseIndex:
             StoreCorrupt: a file is missing or damaged.
         """
         ids: list[ChunkId] = []
+        documents: list[DocumentId] = []
         vectors: list[NDArray[np.float32]] = []
         seen: set[ChunkId] = set()
         for segment in reversed(segments):  # of a chunk in two segments the newest counts
@@ -112,8 +125,12 @@ class DenseIndex:
             kept = [ChunkId(int(chunk_id)) for chunk_id in mapped.ids[wanted]]
             ids += kept
             seen.update(kept)
+            names = list(mapped.documents)
+            documents += [names[owner] for owner in mapped.owners[wanted].tolist()]
             vectors.append(mapped.vectors[wanted])
-        return self.write(collection_id, ids, np.concatenate(vectors)) if ids else None
+        if not ids:
+            return None
+        return self.write(collection_id, ids, np.concatenate(vectors), documents=documents)
 
     def collect_garbage(
         self,

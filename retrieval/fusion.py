@@ -1,11 +1,14 @@
-"""One ranking out of two, when either side may be blind."""
+"""One ranking out of several, when a side may be blind or weak."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import InvalidInput
 from core.ids import ChunkId
@@ -13,7 +16,8 @@ from inference.protocols import Tokenizer
 from retrieval.hits import ScoredChunk
 
 RANK_CONSTANT = 60
-RANK_SHARE = 0.3
+STATISTICS_DEPTH = 200
+_DENSE_PEAK, _LEXICAL_PEAK = 5.0, 6.0  # deviations that the best chunk usually stands out by
 _MIN_WEIGHT = 0.02  # a blind side still orders what the other has not found
 
 
@@ -27,7 +31,11 @@ class FusionWeights:
 
 @dataclass(frozen=True, slots=True)
 class FusedChunk:
-    """A chunk with its fused score and what each side said of it (ranks from 1)."""
+    """A chunk with its score and what each side said of it (ranks from 1).
+
+    `score` is 0 for the last of a ranking and greater for better ones; it is the reranker's where
+    there was one, and `fused_rank` is then where the chunk stood before.
+    """
 
     chunk_id: ChunkId
     score: float
@@ -35,45 +43,76 @@ class FusedChunk:
     lexical_score: float | None = None
     dense_rank: int | None = None
     lexical_rank: int | None = None
+    fused_rank: int = 0
 
 
 def fuse_rankings(
     dense: Sequence[ScoredChunk],
     lexical: Sequence[ScoredChunk],
     *,
+    num_candidates: int,
     weights: FusionWeights | None = None,
-    k: int = RANK_CONSTANT,
 ) -> list[FusedChunk]:
-    """Merge two best-first rankings: score = Σ weight · (0.3 · reciprocal rank + 0.7 · relative score).
+    """Merge the first `num_candidates` of two best-first rankings into one.
 
-    Reciprocal rank is (k + 1) / (k + rank), so 1 for the first (Cormack et al., SIGIR 2009);
-    relative score is 0 for a ranking's last chunk and 1 for its first, so that a clear winner
-    counts for more than the first of many alike. Ties break by chunk id.
-
-    The shares and the ramps of `weigh_sides` were chosen on XQuAD (en, zh and across), CMRC 2018
-    and Cranfield with multilingual-e5-small and MiniLM, so their figures there flatter them. On sets
-    that had no say: DomainRAG (zh) 4.9 points of nDCG@10 above the better side; OHR-Bench (en, in
-    chunks) 0.6 below BM25, within its interval, and 1.7 above plain reciprocal rank. Where texts
-    exceed the embedder's window (OHR-Bench by whole pages) it is 3.4 below BM25: nothing here
-    notices a side that is weak without being blind.
+    What lies deeper, up to 200 chunks, serves two ends. A chunk that one side took and the other
+    ranks deeper gets that score and not the worst. And scores become standard deviations above the
+    side's mean, so that a side counts by how far its best chunks stand out: where one finds many
+    alike, its order means little. For the same reason each side is weighed by its best chunk's
+    deviation (`score = Σ weight · peak · deviation`). Ties break by chunk id.
 
     Raises:
-        InvalidInput: `k` is negative.
+        InvalidInput: `num_candidates` is below 1.
     """
-    if k < 0:
-        raise InvalidInput(f"k is {k}.", remedy="Pass zero or more.")
+    if num_candidates < 1:
+        raise InvalidInput(f"num_candidates is {num_candidates}.", remedy="Pass one or more.")
     weights = weights or FusionWeights()
-    scores: dict[ChunkId, float] = {}
-    for ranking, weight in ((dense, weights.dense), (lexical, weights.lexical)):
-        for chunk_id, points in _points(ranking, k).items():
-            scores[chunk_id] = scores.get(chunk_id, 0.0) + weight * points
-    of_dense, of_lexical = _by_id(dense), _by_id(lexical)
-    fused = []
-    for chunk_id, score in sorted(scores.items(), key=lambda item: (-item[1], item[0])):
-        dense_rank, dense_score = of_dense.get(chunk_id, (None, None))
-        lexical_rank, lexical_score = of_lexical.get(chunk_id, (None, None))
-        fused.append(FusedChunk(chunk_id, score, dense_score, lexical_score, dense_rank, lexical_rank))
-    return fused
+    depth = max(STATISTICS_DEPTH, num_candidates)
+    dense, lexical = dense[:depth], lexical[:depth]
+    known = {hit.chunk_id for hit in (*dense, *lexical)}
+    # What BM25 has not listed scores 0 with it, if its list is whole: of few chunks that says much.
+    num_without_words = len(known) - len(lexical) if len(lexical) < depth else 0
+    sides = (
+        _Side.of(dense, weights.dense / _DENSE_PEAK),
+        _Side.of(lexical, weights.lexical / _LEXICAL_PEAK, num_zeros=num_without_words),
+    )
+    candidates = dict.fromkeys(hit.chunk_id for side in (dense, lexical) for hit in side[:num_candidates])
+    totals = {chunk_id: sum(side.points(chunk_id) for side in sides) for chunk_id in candidates}
+    least = min(totals.values(), default=0.0)
+    ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    of_dense, of_lexical = (side.ranks for side in sides)
+    return [
+        FusedChunk(
+            chunk_id,
+            total - least,
+            dense_score=dense[of_dense[chunk_id]].score if chunk_id in of_dense else None,
+            lexical_score=lexical[of_lexical[chunk_id]].score if chunk_id in of_lexical else None,
+            dense_rank=of_dense[chunk_id] + 1 if chunk_id in of_dense else None,
+            lexical_rank=of_lexical[chunk_id] + 1 if chunk_id in of_lexical else None,
+            fused_rank=rank,
+        )
+        for rank, (chunk_id, total) in enumerate(ordered, start=1)
+    ]
+
+
+def fuse_queries(rankings: Sequence[Sequence[FusedChunk]]) -> list[FusedChunk]:
+    """One ranking of several queries' by reciprocal rank: score = Σ 61 / (60 + rank).
+
+    Cormack et al., SIGIR 2009. Scores of different queries do not compare, ranks do. Of a chunk
+    that several queries found, what the query that ranks it best says is kept. A single ranking
+    stays as it is.
+    """
+    if len(rankings) == 1:
+        return list(rankings[0])
+    scores: Counter[ChunkId] = Counter()
+    best: dict[ChunkId, tuple[int, FusedChunk]] = {}
+    for ranking in rankings:
+        for rank, chunk in enumerate(ranking, start=1):
+            scores[chunk.chunk_id] += (RANK_CONSTANT + 1) / (RANK_CONSTANT + rank)  # type: ignore[assignment]
+            if chunk.chunk_id not in best or rank < best[chunk.chunk_id][0]:
+                best[chunk.chunk_id] = (rank, chunk)
+    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return [replace(best[chunk_id][1], score=float(score)) for chunk_id, score in ordered]
 
 
 def weigh_sides(*, legible_share: float, lexical_coverage: float) -> FusionWeights:
@@ -99,20 +138,29 @@ def legible_share(tokenizer: Tokenizer, text: str) -> float:
     return (written & read).total() / written.total()
 
 
-def _points(ranking: Sequence[ScoredChunk], k: int) -> dict[ChunkId, float]:
-    if not ranking:
-        return {}
-    best, worst = ranking[0].score, ranking[-1].score
-    spread = best - worst
-    points = {}
-    for rank, hit in enumerate(ranking, start=1):
-        relative = (hit.score - worst) / spread if spread > 0 else 0.0
-        points[hit.chunk_id] = RANK_SHARE * (k + 1) / (k + rank) + (1 - RANK_SHARE) * relative
-    return points
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's deviations by chunk; a chunk beyond its list is taken for the list's last."""
 
+    ranks: dict[ChunkId, int]  # from 0
+    deviations: NDArray[np.float64]
+    last: float
+    weight: float  # the peak included
 
-def _by_id(ranking: Sequence[ScoredChunk]) -> dict[ChunkId, tuple[int, float]]:
-    return {hit.chunk_id: (rank, hit.score) for rank, hit in enumerate(ranking, start=1)}
+    @classmethod
+    def of(cls, ranking: Sequence[ScoredChunk], weight: float, *, num_zeros: int = 0) -> _Side:
+        """`num_zeros` chunks score 0 besides."""
+        ranks = {hit.chunk_id: rank for rank, hit in enumerate(ranking)}
+        scores = np.array([hit.score for hit in ranking] + [0.0] * num_zeros)
+        spread = float(scores.std()) if len(scores) else 0.0
+        if spread <= 0.0:
+            return cls(ranks, np.zeros(len(scores)), 0.0, 0.0)
+        deviations = (scores - scores.mean()) / spread
+        return cls(ranks, deviations, float(deviations[-1]), weight * float(deviations[0]))
+
+    def points(self, chunk_id: ChunkId) -> float:
+        rank = self.ranks.get(chunk_id)
+        return self.weight * (self.last if rank is None else float(self.deviations[rank]))
 
 
 def _ramp(value: float, low: float, high: float) -> float:

@@ -59,4 +59,9 @@ class IndexWriter:
         for chunk in chunks:
             documents.setdefault(chunk.document_id, []).append((chunk.id, chunk.text))
         self._lexical.write(collection_id, documents)
-        return self._dense.write(collection_id, [chunk.id for chunk in chunks], vectors)
+        return self._dense.write(
+            collection_id,
+            [chunk.id for chunk in chunks],
+            vectors,
+            documents=[chunk.document_id for chunk in chunks],
+        )

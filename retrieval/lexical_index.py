@@ -6,7 +6,7 @@ import math
 import shutil
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,20 +108,32 @@ class LexicalIndex:
             finally:
                 writer.wait_merging_threads()
 
-    def search(self, collection_id: CollectionId, query: str, limit: int) -> LexicalHits:
+    def search(
+        self,
+        collection_id: CollectionId,
+        query: str,
+        limit: int,
+        *,
+        allowed: Collection[DocumentId] | None = None,
+    ) -> LexicalHits:
         """Chunks that share terms with `query`, best BM25 score first.
 
         `query` is plain text: nothing in it is syntax. Empty when no term is known.
+
+        Args:
+            allowed: only chunks of these documents, none at all if it is empty; None: of every
+                document. Scores are the same with and without: a term is as rare as in the whole
+                collection.
 
         Raises:
             StoreCorrupt: there is no readable index.
         """
         counts = Counter(analyze(query)[:_MAX_QUERY_TERMS])
-        if not counts or limit < 1:
+        if not counts or limit < 1 or (allowed is not None and not allowed):
             return LexicalHits([], 0.0)
         index = self._reader(collection_id)
         try:
-            return _search(index.searcher(), counts, limit)
+            return _search(index.searcher(), counts, limit, allowed)
         except ValueError as error:  # a file of the index is damaged or gone
             raise _corrupt(collection_id) from error
 
@@ -201,10 +213,17 @@ def _add(writer: tantivy.IndexWriter, document_id: DocumentId, chunk_id: ChunkId
     writer.add_document(document)
 
 
-def _search(searcher: tantivy.Searcher, counts: Counter[str], limit: int) -> LexicalHits:
+def _search(
+    searcher: tantivy.Searcher,
+    counts: Counter[str],
+    limit: int,
+    allowed: Collection[DocumentId] | None,
+) -> LexicalHits:
     query = tantivy.Query.boolean_query(
         [(tantivy.Occur.Should, _term_query(term, count)) for term, count in counts.items()]
     )
+    if allowed is not None:
+        query = _within(query, allowed)
     hits = searcher.search(query, limit, count=False).hits
     ids = searcher.fast_field_values(_CHUNK, [address for _, address in hits])
     scores: dict[ChunkId, float] = {}
@@ -226,6 +245,13 @@ def _idf(searcher: tantivy.Searcher, term: str) -> float:
 def _term_query(term: str, count: int) -> tantivy.Query:
     query = tantivy.Query.term_query(_SCHEMA, _BODY, term, "freq")
     return tantivy.Query.boost_query(query, float(count)) if count > 1 else query
+
+
+def _within(query: tantivy.Query, allowed: Collection[DocumentId]) -> tantivy.Query:
+    documents = tantivy.Query.term_set_query(_SCHEMA, _DOCUMENT, list(allowed))
+    # A condition and no merit: it would add 1 to each score.
+    condition = tantivy.Query.const_score_query(documents, 0.0)
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, condition)])
 
 
 def _corrupt(collection_id: CollectionId) -> StoreCorrupt:

@@ -117,7 +117,14 @@ class IndexMaintenance:
         counts = Rebuilt(0, 0, 0)
         for batch in self._batches(tenant_id, collection_id, _CHUNKS_PER_SEGMENT):
             vectors, num_embedded, num_tokens = self._vectors(tenant_id, batch)
-            new.append(self._dense.write(collection_id, [chunk.id for chunk in batch], vectors))
+            new.append(
+                self._dense.write(
+                    collection_id,
+                    [chunk.id for chunk in batch],
+                    vectors,
+                    documents=[chunk.document_id for chunk in batch],
+                )
+            )
             counts = Rebuilt(
                 counts.num_chunks + len(batch),
                 counts.num_embedded_chunks + num_embedded,

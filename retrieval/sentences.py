@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_SENTENCE_CHARACTERS = 400
+MAX_HAN_SENTENCE_CHARACTERS = 160  # Chinese says as much in them
 
 _CLOSERS = "\"'”’」』）)】》〉\\]"
 _HAN_END = re.compile(rf"(?:[。！？]|…{{1,2}}(?=[{_CLOSERS}]|\s|$))[。！？!?…]*[{_CLOSERS}]*")
@@ -21,7 +22,11 @@ _ABBREVIATION = re.compile(
 _BULLET = re.compile(
     r"\s*(?:[-*+•·‣▪◦●○–—]\s|#{1,6}\s|\d{1,3}[.)、]\s?|[（(]?(?:[一二三四五六七八九十]{1,3}|[a-z]|\d{1,3})[)）、])"
 )
+_NO_ITEM = re.compile(r"\s*(?:#|\d+\.\d)")  # a heading, `3.5 metres`
+_TABLE_ROW = re.compile(r"[ \t]*\|")
 _LINE_BREAK = re.compile(r"[ \t\r]*\n(?P<blank>[ \t\r\n]*\n)?")
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_CLAUSE_CUT = re.compile(r"[；;]\s*")
 _SOFT_CUT = re.compile(r"[；;，,、：:]\s*|\s+")
 
 
@@ -38,15 +43,27 @@ def split_sentences(text: str) -> list[Sentence]:
     """Every sentence of `text`, in order; together they hold all that is not white space.
 
     Chinese ends at 。！？ and …… with their closing quotes; English at . ! ? before white space
-    and a capital, but not after abbreviations, initials or inside numbers. Blank lines, bullets
-    and heading-like short lines end a sentence too; a line break inside wrapped prose does not.
-    What is longer than 400 characters (tables, code) is cut at a comma or a space.
+    and a capital, but not after abbreviations, initials or inside numbers. Blank lines, bullets,
+    rows of `| a | b |` tables and heading-like short lines end a sentence too; a line break inside wrapped prose does not.
+    What is longer than 400 characters (tables, code), or 160 of Chinese, is cut at a semicolon, a
+    comma or a space.
     """
     found: list[Sentence] = []
     for start, end in _lines(text):
-        for first, last in _by_punctuation(text, start, end):
+        is_row = _TABLE_ROW.match(text, start) is not None  # cells may hold sentences
+        for first, last in [(start, end)] if is_row else _by_punctuation(text, start, end):
             found.extend(_stripped(text, a, b) for a, b in _cut_long(text, first, last))
     return [sentence for sentence in found if sentence.text]
+
+
+def is_bullet(sentence: str) -> bool:
+    """Whether a sentence is an item of a list: `- x`, `3. x`, `（二）x`."""
+    return bool(_BULLET.match(sentence)) and not _NO_ITEM.match(sentence)
+
+
+def is_table_row(sentence: str) -> bool:
+    """Whether a sentence is a row, `| a | b |`, of a table as Markdown writes it."""
+    return bool(_TABLE_ROW.match(sentence))
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
@@ -63,7 +80,7 @@ def _lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _ends_block(line: str, text: str, following: int, widest: int) -> bool:
-    if _BULLET.match(text, following):
+    if _BULLET.match(text, following) or _TABLE_ROW.match(text, following) or _TABLE_ROW.match(line):
         return True
     tail = line.rstrip()
     if not tail or tail[-1] in ":：。！？":
@@ -96,13 +113,24 @@ def _is_end(text: str, match: re.Match[str], limit: int) -> bool:
 
 
 def _cut_long(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while end - start > MAX_SENTENCE_CHARACTERS:
-        window = text[start : start + MAX_SENTENCE_CHARACTERS]
-        cuts = [m.end() for m in _SOFT_CUT.finditer(window) if m.end() > MAX_SENTENCE_CHARACTERS // 2]
-        cut = start + (cuts[-1] if cuts else MAX_SENTENCE_CHARACTERS)
+    while end - start > (limit := _limit(text, start, end)):
+        window = text[start : start + limit]
+        cut = start + (_last_cut(_CLAUSE_CUT, window) or _last_cut(_SOFT_CUT, window) or limit)
         yield start, cut
         start = cut
     yield start, end
+
+
+def _limit(text: str, start: int, end: int) -> int:
+    """How long a sentence from `start` may be: by what it is mostly written in."""
+    head = text[start : min(end, start + MAX_HAN_SENTENCE_CHARACTERS)]
+    return MAX_HAN_SENTENCE_CHARACTERS if 2 * len(_HAN.findall(head)) > len(head) else MAX_SENTENCE_CHARACTERS
+
+
+def _last_cut(pattern: re.Pattern[str], window: str) -> int:
+    """Where the last separator in the second half of `window` ends; 0 if there is none."""
+    ends = [match.end() for match in pattern.finditer(window)]
+    return ends[-1] if ends and ends[-1] > len(window) // 2 else 0
 
 
 def _stripped(text: str, start: int, end: int) -> Sentence:

@@ -7,14 +7,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from retrieval.text_analysis import analyze
 
 
 @lru_cache(maxsize=1 << 14)  # the same passages come back: a hot document is analysed once
+def term_pairs_of(text: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """The distinct terms of `text`, and the pairs that follow one another in it."""
+    terms = analyze(text)
+    return frozenset(terms), frozenset(pairwise(terms))
+
+
 def terms_of(text: str) -> frozenset[str]:
     """The distinct terms of `text`."""
-    return frozenset(analyze(text))
+    return term_pairs_of(text)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.errors import NotFound
-from core.ids import AnswerId, CollectionId, JobId, TenantId, new_id
+from core.errors import InvalidInput, NotFound
+from core.ids import AnswerId, CollectionId, ConversationId, JobId, TenantId, new_id
 from storage.models import Answer
 from storage.paging import Page, PageRequest, paginate
 
@@ -27,13 +28,17 @@ class AnswerRepository:
         *,
         question: str,
         parameters: dict[str, Any],
+        conversation_id: ConversationId | None = None,
+        turn: int | None = None,
     ) -> Answer:
-        """An answer yet to be written."""
+        """An answer yet to be written; in a conversation, of its turn `turn`."""
         answer = Answer(
             id=new_id("ans"),
             tenant_id=self._tenant_id,
             collection_id=collection_id,
             job_id=job_id,
+            conversation_id=conversation_id,
+            turn=turn,
             question=question,
             parameters=parameters,
             citations=[],
@@ -64,8 +69,28 @@ class AnswerRepository:
             query = query.where(Answer.collection_id == collection_id)
         return paginate(self._session, query, Answer, page)
 
+    def list_turns(self, conversation_id: ConversationId, page: PageRequest) -> Page[Answer]:
+        """The conversation's answers by turn. The cursor is the last turn of the page before."""
+        query = select(Answer).where(
+            Answer.tenant_id == self._tenant_id, Answer.conversation_id == conversation_id
+        )
+        if page.cursor is not None:
+            query = query.where(Answer.turn > _turn_of(page.cursor))
+        rows = list(self._session.scalars(query.order_by(Answer.turn).limit(page.limit + 1)))
+        items = rows[: page.limit]
+        return Page(items, str(items[-1].turn) if len(rows) > page.limit else None)
+
     def complete(self, answer_id: AnswerId, **values: Any) -> None:
         """Write the finished answer's columns."""
         self._session.execute(
             update(Answer).where(Answer.id == answer_id, Answer.tenant_id == self._tenant_id).values(**values)
         )
+
+
+def _turn_of(cursor: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", cursor):
+        raise InvalidInput(
+            "The cursor is not one that this list gave.",
+            remedy="Leave it out to start from the first turn.",
+        )
+    return int(cursor)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, select
+from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from core.ids import ChunkId, CollectionId, DocumentId, TenantId
@@ -69,6 +69,13 @@ class ChunkRepository:
         """Their ids alone, for a collection may hold more text than memory."""
         query = self._live(collection_id).with_only_columns(Chunk.id).execution_options(yield_per=10_000)
         return {ChunkId(chunk_id) for chunk_id in self._session.scalars(query)}
+
+    def count_generator_tokens(self, document_id: DocumentId) -> int:
+        """Tokens of a document's chunks together: its own, and a little more where chunks overlap."""
+        query = select(func.coalesce(func.sum(Chunk.num_generator_tokens), 0)).where(
+            Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id
+        )
+        return int(self._session.scalar(query) or 0)
 
     def _live(self, collection_id: CollectionId) -> Select[Any]:
         # Columns and not entities: a question loads a hundred of these.

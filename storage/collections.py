@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import Conflict, NotFound
 from core.ids import CollectionId, TenantId, new_id
-from storage.models import Chunk, Collection, Document
+from storage.models import Chunk, Collection, Document, DocumentTag
 from storage.paging import Page, PageRequest, paginate
 
 
@@ -94,6 +94,14 @@ class CollectionRepository:
                 Document.deleted_at.is_(None),
             )
             .values(deleted_at=moment)
+        )
+        documents = select(Document.id).where(
+            Document.tenant_id == self._tenant_id, Document.collection_id == collection_id
+        )
+        self._session.execute(
+            delete(DocumentTag)
+            .where(DocumentTag.tenant_id == self._tenant_id, DocumentTag.document_id.in_(documents))
+            .execution_options(synchronize_session=False)
         )
         chunks = Chunk.__table__
         self._session.execute(

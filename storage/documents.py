@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, delete, exists, func, select
+from sqlalchemy import ColumnElement, Select, delete, exists, func, insert, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import NotFound
 from core.ids import CollectionId, DocumentId, JobId, TenantId, new_id
 from storage.insertion import insert_if_absent
-from storage.models import Chunk, Document, Page, UploadedFile
+from storage.models import Chunk, Document, DocumentTag, Page, UploadedFile
 from storage.paging import Page as PageOf
 from storage.paging import PageRequest, paginate
+from storage.tags import MAX_TAGS, clean_document_tags, clean_tags
 
 _IN_LIMIT = 500  # bound variables per statement; SQLite's default limit is higher, old builds' 999
 
@@ -74,12 +76,14 @@ class DocumentRepository:
 
     def get(self, document_id: DocumentId) -> Document:
         """Raises `NotFound` for an unknown, deleted or foreign id."""
-        query = select(Document).where(
+        return self._require(self._live(document_id), document_id)
+
+    def _live(self, document_id: DocumentId) -> Select[Document]:
+        return select(Document).where(
             Document.id == document_id,
             Document.tenant_id == self._tenant_id,
             Document.deleted_at.is_(None),
         )
-        return self._require(query, document_id)
 
     def _require(self, query: Select[Document], document_id: DocumentId) -> Document:
         found = self._session.scalar(query)
@@ -116,8 +120,12 @@ class DocumentRepository:
         *,
         status: str | None = None,
         name: str | None = None,
+        tags: Sequence[str] = (),
     ) -> PageOf[Document]:
-        """Oldest first; `name` also finds documents uploaded again under that name."""
+        """Oldest first; `name` also finds documents uploaded again under that name.
+
+        With `tags`, those that have any of them. Raises `InvalidInput` for what can be no tag.
+        """
         query = select(Document).where(
             Document.tenant_id == self._tenant_id,
             Document.collection_id == collection_id,
@@ -132,7 +140,138 @@ class DocumentRepository:
                 UploadedFile.name == name,
             )
             query = query.where((Document.name == name) | Document.id.in_(alias))
+        if tags:
+            query = query.where(self._has_any(clean_tags(tags)))
         return paginate(self._session, query, Document, page)
+
+    def find_filtered(
+        self,
+        collection_id: CollectionId,
+        *,
+        document_ids: Sequence[DocumentId] = (),
+        tags: Sequence[str] = (),
+        uploaded_from: datetime | None = None,
+        uploaded_before: datetime | None = None,
+    ) -> list[DocumentId]:
+        """Ready documents that meet every condition given, oldest first; an empty one lets all pass.
+
+        `document_ids` and `tags` are met by any one of theirs; the moments bound `created_at`, the
+        second excluded. Nothing may be left, which is no error.
+
+        Raises:
+            NotFound: one of `document_ids` is no live document of the collection; it is named, for
+                who filters by a wrong id wants to know.
+            InvalidInput: one of `tags` can be no tag.
+        """
+        query = select(Document.created_at, Document.id).where(
+            Document.tenant_id == self._tenant_id,
+            Document.collection_id == collection_id,
+            Document.deleted_at.is_(None),
+            Document.status == "ready",
+        )
+        if tags:
+            query = query.where(self._has_any(clean_tags(tags)))
+        if uploaded_from is not None:
+            query = query.where(Document.created_at >= uploaded_from)
+        if uploaded_before is not None:
+            query = query.where(Document.created_at < uploaded_before)
+        queries = [query]
+        if document_ids:
+            wanted = list(dict.fromkeys(document_ids))
+            self._require_all(collection_id, wanted)
+            queries = [query.where(Document.id.in_(batch)) for batch in _batches(wanted)]
+        found = {
+            (moment, DocumentId(name)) for each in queries for moment, name in self._session.execute(each)
+        }
+        return [document_id for _, document_id in sorted(found)]
+
+    def _require_all(self, collection_id: CollectionId, document_ids: Sequence[DocumentId]) -> None:
+        live: set[str] = set()
+        for batch in _batches(document_ids):
+            live.update(
+                self._session.scalars(
+                    select(Document.id).where(
+                        Document.tenant_id == self._tenant_id,
+                        Document.collection_id == collection_id,
+                        Document.deleted_at.is_(None),
+                        Document.id.in_(batch),
+                    )
+                )
+            )
+        unknown = [each for each in document_ids if each not in live]
+        if unknown:
+            more = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+            raise NotFound(
+                f"{unknown[0]} is no document of collection {collection_id}{more}.",
+                remedy="List its documents with GET /v1/collections/{id}/documents.",
+                document_id=unknown[0],
+            )
+
+    def set_tags(self, document_id: DocumentId, tags: Iterable[str]) -> tuple[str, ...]:
+        """Make these the document's tags, in place of what it had; the tags as stored, sorted.
+
+        Raises:
+            NotFound: an unknown, deleted or foreign id.
+            InvalidInput: a tag that can be none, or more than 32 of them.
+        """
+        cleaned = clean_document_tags(tags)
+        self._hold(document_id)
+        self._delete_tags(document_id)
+        self._insert_tags(document_id, cleaned)
+        return tuple(sorted(cleaned))
+
+    def add_tags(self, document_id: DocumentId, tags: Iterable[str]) -> tuple[str, ...]:
+        """Give the document these tags too, as far as it has room; those that had none.
+
+        Raises:
+            NotFound: an unknown, deleted or foreign id.
+            InvalidInput: a tag that can be none.
+        """
+        cleaned = clean_tags(tags)
+        if not cleaned:
+            return ()
+        self._hold(document_id)
+        present = self.tags_of([document_id]).get(document_id, ())
+        new = [tag for tag in cleaned if tag not in present]
+        room = MAX_TAGS - len(present)
+        self._insert_tags(document_id, new[:room])
+        return tuple(new[room:])
+
+    def tags_of(self, document_ids: Sequence[DocumentId]) -> dict[DocumentId, tuple[str, ...]]:
+        """Each document's tags, sorted; documents without any are absent."""
+        tags: defaultdict[DocumentId, list[str]] = defaultdict(list)
+        for batch in _batches(document_ids):
+            rows = self._session.execute(
+                select(DocumentTag.document_id, DocumentTag.tag).where(
+                    DocumentTag.tenant_id == self._tenant_id, DocumentTag.document_id.in_(batch)
+                )
+            )
+            for document_id, tag in rows:
+                tags[DocumentId(document_id)].append(tag)
+        # Sorted here: databases order text each in its own way.
+        return {document_id: tuple(sorted(each)) for document_id, each in tags.items()}
+
+    def _hold(self, document_id: DocumentId) -> None:
+        """`get`, and nobody else changes its tags before this transaction ends."""
+        self._require(self._live(document_id).with_for_update(), document_id)
+
+    def _insert_tags(self, document_id: DocumentId, tags: Sequence[str]) -> None:
+        rows = [{"document_id": document_id, "tag": tag, "tenant_id": self._tenant_id} for tag in tags]
+        if rows:
+            self._session.execute(insert(DocumentTag), rows)
+
+    def _delete_tags(self, document_id: DocumentId) -> None:
+        self._session.execute(
+            delete(DocumentTag).where(
+                DocumentTag.tenant_id == self._tenant_id, DocumentTag.document_id == document_id
+            )
+        )
+
+    def _has_any(self, tags: Sequence[str]) -> ColumnElement[bool]:
+        tagged = select(DocumentTag.document_id).where(
+            DocumentTag.tenant_id == self._tenant_id, DocumentTag.tag.in_(tags)
+        )
+        return Document.id.in_(tagged)
 
     def delete(self, document_id: DocumentId, *, at: datetime | None = None) -> None:
         """Unfindable at once: its chunks go, and a hit counts only if its chunk is here.
@@ -145,6 +284,7 @@ class DocumentRepository:
         self._session.execute(
             delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
         )
+        self._delete_tags(document_id)
 
     def list_purgeable(self, collection_id: CollectionId, *, deleted_before: datetime) -> list[DocumentId]:
         """Documents deleted before then whose pages are still stored."""
@@ -206,6 +346,10 @@ class DocumentRepository:
         offset = pages[0].start
         joined = "".join(page.text for page in pages)
         return joined[start - offset : end - offset]
+
+
+def _batches(document_ids: Sequence[DocumentId]) -> Iterator[Sequence[DocumentId]]:
+    return (document_ids[i : i + _IN_LIMIT] for i in range(0, len(document_ids), _IN_LIMIT))
 
 
 def list_purgeable_collections(

@@ -23,6 +23,7 @@ from typing import Any
 
 ANSWER = "The river 长江 is 6,300\u2028km long.\x85"
 MODEL = "double"
+_EXTENSIONS = {"cache_salt", "priority", "repetition_detection", "structured_outputs"}
 
 
 @dataclass
@@ -104,11 +105,13 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, "Unauthorized"
         if behaviour.refusals:
             return behaviour.refusals.pop(0)
-        extensions = {"cache_salt", "priority", "repetition_detection"} & body.keys()
+        extensions = _EXTENSIONS & body.keys()
         if behaviour.is_strict and extensions:
             return 400, f"Unrecognized request argument: {extensions}"
-        invalid = body.get("cache_salt") == "" or any(
-            isinstance(body.get(name), str) for name in ("priority", "repetition_detection")
+        invalid = (
+            body.get("cache_salt") == ""
+            or any(isinstance(body.get(name), str) for name in ("priority", "repetition_detection"))
+            or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:
             return 400, "Input should be valid"

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
 from accounting.price_table import sync_price_book
+from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from core.clock import utc_now
 from core.ids import AnswerId, CollectionId, JobId, KeyId, TenantId, new_id
 from core.settings import Settings, load_settings
@@ -27,12 +28,12 @@ from inference.protocols import (
     GenerationDelta,
     GenerationRequest,
 )
+from inference.small_model import ChatSmallModel
 from ingest.compaction import CompactionPipeline
 from ingest.embedding import ChunkEmbedder
 from ingest.pipeline import IngestPipeline
 from ingest.uploads import FileReceiver, register_upload
 from retrieval.dense_index import DenseIndex
-from retrieval.extraction import EmbeddingExtractor
 from retrieval.index_writer import IndexWriter
 from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
@@ -134,7 +135,13 @@ class House:
     answers: AnswerPipeline
     compaction: CompactionPipeline
 
-    def upload(self, files: Mapping[str, bytes], *, collection_id: CollectionId | None = None) -> JobId:
+    def upload(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        collection_id: CollectionId | None = None,
+        tags: Sequence[str] = (),
+    ) -> JobId:
         received = []
         for name, content in files.items():
             receiver = FileReceiver(self.principal, self.blobs, name, self.settings.upload)
@@ -142,7 +149,12 @@ class House:
             received.append(receiver.finish())
         with self.database.write() as session:
             job = register_upload(
-                session, self.principal, collection_id or self.collection_id, received, max_attempts=3
+                session,
+                self.principal,
+                collection_id or self.collection_id,
+                received,
+                max_attempts=3,
+                tags=tags,
             )
             return JobId(job.id)
 
@@ -198,18 +210,19 @@ def build_house(database: Database, root: Path) -> House:
         max_chunk_tokens=settings.chunk.max_tokens,
         index_writer=IndexWriter(dense=dense, lexical=lexical),
     )
-    answers = AnswerPipeline(
+    answers = build_answer_pipeline(
         settings=settings.ask,
-        default_mode="extractive",
+        defaults=ModelDefaults(mode="extractive", extraction="none", condensing="rule"),
         database=database,
         events=events,
         embedder=embedder,
         retrieval=retrieval,
-        extractor=EmbeddingExtractor(embedder),
-        min_support=0.0,
         generator=generator,
         tokenizer=tokenizer,
+        small_model=ChatSmallModel(generator, tokenizer),
+        cross_encoder=None,
         ledger=ledger,
+        min_support=0.0,
     )
     tenant_id = TenantId(new_id("ten"))
     principal = Principal(tenant_id, KeyId(new_id("key")), frozenset(Scope))

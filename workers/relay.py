@@ -21,6 +21,7 @@ from core.clock import utc_now
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
+from evaluation.registration import EVALUATE_KIND, close_evaluation
 from ingest.claims import close_upload
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from ingest.uploads import INGEST_KIND
@@ -151,6 +152,8 @@ class Relay:
 
 def _close(session: Session, job: Job) -> None:
     """What the dead worker can no longer do for a job that has ended."""
+    if job.kind == EVALUATE_KIND:
+        close_evaluation(session, TenantId(job.tenant_id), JobId(job.id))
     if job.kind != INGEST_KIND:
         return
     job_id, cancelled = JobId(job.id), job_cancelled(JobId(job.id))

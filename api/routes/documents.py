@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse
+from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
 from api.authentication import Ingester, Reader
 from api.dependencies import OldestFirst, Services
 from api.routes.documented import problems
 from api.schemas.base import ListOf
-from api.schemas.documents import Document, DocumentStatus, DocumentText
+from api.schemas.documents import Document, DocumentChange, DocumentStatus, DocumentText
 from core.errors import InvalidInput
-from core.ids import CollectionId, DocumentId
+from core.ids import CollectionId, DocumentId, TenantId
+from storage import models
 from storage.collections import CollectionRepository
 from storage.documents import DocumentRepository
 from storage.listings import Listings
@@ -44,28 +47,39 @@ def list_documents(
     name: Annotated[
         str | None, Query(max_length=1000, description="Only those that came under this name.")
     ] = None,
+    tag: Annotated[
+        list[str] | None, Query(description="Only those with this tag; repeat it for any of several.")
+    ] = None,
 ) -> ListOf[Document]:
     """A collection's documents, oldest first."""
     identifier = CollectionId(collection_id)
     with services.database.read() as session:
         CollectionRepository(session, principal.tenant_id).get(identifier)
         rows = DocumentRepository(session, principal.tenant_id).list_page(
-            identifier, page, status=status, name=name
+            identifier, page, status=status, name=name, tags=tag or ()
         )
-        ids = [DocumentId(row.id) for row in rows.items]
-        names = Listings(session, principal.tenant_id).document_names(ids)
-    items = [Document.of(row, names=names.get(DocumentId(row.id), ())) for row in rows.items]
+        items = _views(session, principal.tenant_id, rows.items)
     return ListOf(items=items, next_cursor=rows.next_cursor)
 
 
 @router.get("/documents/{document_id}")
 def get_document(document_id: str, principal: Reader, services: Services) -> Document:
     """One document."""
-    identifier = DocumentId(document_id)
     with services.database.read() as session:
-        row = DocumentRepository(session, principal.tenant_id).get(identifier)
-        names = Listings(session, principal.tenant_id).document_names([identifier])
-    return Document.of(row, names=names.get(identifier, ()))
+        row = DocumentRepository(session, principal.tenant_id).get(DocumentId(document_id))
+        return _views(session, principal.tenant_id, [row])[0]
+
+
+@router.patch("/documents/{document_id}")
+def change_document(
+    document_id: str, change: DocumentChange, principal: Ingester, services: Services
+) -> Document:
+    """Replace a document's tags. It need not be ready for that."""
+    identifier = DocumentId(document_id)
+    with services.database.write() as session:
+        documents = DocumentRepository(session, principal.tenant_id)
+        documents.set_tags(identifier, change.tags)
+        return _views(session, principal.tenant_id, [documents.get(identifier)])[0]
 
 
 @router.get("/documents/{document_id}/text")
@@ -113,6 +127,16 @@ def delete_document(document_id: str, principal: Ingester, services: Services) -
     """Delete a document: it is found no more. Answers that cite it say `withdrawn`."""
     with services.database.write() as session:
         DocumentRepository(session, principal.tenant_id).delete(DocumentId(document_id))
+
+
+def _views(session: Session, tenant_id: TenantId, rows: Sequence[models.Document]) -> list[Document]:
+    ids = [DocumentId(row.id) for row in rows]
+    names = Listings(session, tenant_id).document_names(ids)
+    tags = DocumentRepository(session, tenant_id).tags_of(ids)
+    return [
+        Document.of(row, names=names.get(identifier, ()), tags=tags.get(identifier, ()))
+        for row, identifier in zip(rows, ids, strict=True)
+    ]
 
 
 def _stretch(start: int, end: int | None, length: int) -> tuple[int, int]:

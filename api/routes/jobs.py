@@ -13,6 +13,7 @@ from api.schemas.base import ListOf
 from api.schemas.jobs import Job, JobStatus
 from core.errors import JobCancelled
 from core.ids import JobId
+from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.questions import ANSWER_KIND
 from ingest.claims import close_upload
 from ingest.uploads import INGEST_KIND
@@ -32,7 +33,8 @@ def list_jobs(
     services: Services,
     status: Annotated[JobStatus | None, Query(description="Only those of this status.")] = None,
     kind: Annotated[
-        str | None, Query(max_length=50, description="Only those of this kind: `ingest`, `answer`, …")
+        str | None,
+        Query(max_length=50, description="Only those of this kind: `ingest`, `answer`, `evaluate`, …"),
     ] = None,
 ) -> ListOf[Job]:
     """The tenant's jobs, newest first."""
@@ -64,6 +66,8 @@ def cancel_job(job_id: str, principal: Reader, services: Services) -> Job:
         row = jobs.request_cancel(identifier)
         if row.status == "cancelled" and row.kind == INGEST_KIND:
             _close_files(session, principal, identifier)
+        if row.status == "cancelled" and row.kind == EVALUATE_KIND:
+            close_evaluation(session, principal.tenant_id, identifier)
         shown = _show(session, principal, row)
     if shown.status == "cancelled":
         # No worker holds it, so nobody else would tell those who wait.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -9,14 +8,15 @@ from fastapi.concurrency import run_in_threadpool
 from api.authentication import Ingester
 from api.dependencies import IdempotencyKey, Services
 from api.idempotency import make_once, request_hash
-from api.multipart import FIELD, receive_files
+from api.multipart import FIELD, TAGS_FIELD, receive_files
 from api.routes.documented import problems
 from api.schemas.jobs import File, Job, Upload
 from bootstrap.api_services import ApiServices
 from core.ids import CollectionId, JobId
-from ingest.uploads import FileReceiver, ReceivedFile, register_upload
+from ingest.uploads import FileReceiver, ReceivedUpload, register_upload
 from storage.collections import CollectionRepository
 from storage.jobs import JobRepository
+from storage.tags import MAX_TAG_CHARACTERS, MAX_TAGS
 from storage.uploads import UploadedFileRepository
 from tenancy.principal import Principal
 
@@ -35,7 +35,16 @@ _BODY: dict[str, Any] = {
                             "type": "array",
                             "items": {"type": "string", "format": "binary"},
                             "description": "One part per file, each with a file name.",
-                        }
+                        },
+                        TAGS_FIELD: {
+                            "type": "array",
+                            "items": {"type": "string"},
+                            "description": (
+                                "Tags of all the files: one a part, or several with commas between. "
+                                f"At most {MAX_TAGS}, of at most {MAX_TAG_CHARACTERS} characters each; "
+                                "kept in lower case."
+                            ),
+                        },
                     },
                 }
             }
@@ -61,16 +70,17 @@ async def upload_documents(
     """Upload files. They are stored as they stream in and read afterwards, by the job.
 
     A file that cannot be taken (empty, or larger than allowed) is `failed` in the response and does
-    not disturb the others. The same bytes again are recognised, and nothing is computed twice.
+    not disturb the others. The same bytes again are recognised, and nothing is computed twice; the
+    document that they are gains the request's tags.
     """
     target = CollectionId(collection_id)
     # Asked before anything is read, so that an upload into nowhere costs nobody its transfer.
     await run_in_threadpool(_require_collection, services, principal, target)
     limits = services.settings.upload
-    files = await receive_files(
+    received = await receive_files(
         request, lambda name: FileReceiver(principal, services.blobs, name, limits), limits
     )
-    upload = await run_in_threadpool(_register, services, principal, target, files, idempotency_key)
+    upload = await run_in_threadpool(_register, services, principal, target, received, idempotency_key)
     response.headers["Location"] = f"/v1/jobs/{upload.job.id}"
     return upload
 
@@ -84,7 +94,7 @@ def _register(
     services: ApiServices,
     principal: Principal,
     collection_id: CollectionId,
-    files: Sequence[ReceivedFile],
+    received: ReceivedUpload,
     idempotency_key: str | None,
 ) -> Upload:
     with services.database.write() as session:
@@ -96,8 +106,9 @@ def _register(
                 session,
                 principal,
                 collection_id,
-                files,
+                received.files,
                 max_attempts=services.settings.worker.max_attempts,
+                tags=received.tags,
             )
             return job.id, JobId(job.id)
 
@@ -105,7 +116,7 @@ def _register(
             session,
             principal.tenant_id,
             idempotency_key,
-            _fingerprint(collection_id, files),
+            _fingerprint(collection_id, received),
             make=make,
             load=JobId,
         )
@@ -113,7 +124,6 @@ def _register(
     return Upload(job=Job.of(job, files=rows), files=[File.of(row) for row in rows])
 
 
-def _fingerprint(collection_id: CollectionId, files: Sequence[ReceivedFile]) -> str:
-    return request_hash(
-        "upload_documents", collection_id, [[file.name, file.content_hash, file.num_bytes] for file in files]
-    )
+def _fingerprint(collection_id: CollectionId, received: ReceivedUpload) -> str:
+    files = [[file.name, file.content_hash, file.num_bytes] for file in received.files]
+    return request_hash("upload_documents", collection_id, files, list(received.tags))

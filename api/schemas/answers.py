@@ -12,8 +12,23 @@ from api.schemas.jobs import JobStatus
 from storage import models
 
 
+class PageBox(View):
+    """A rectangle on a page, in points (1/72 inch) from the top left of the page as displayed."""
+
+    page: int = Field(description="From 1.")
+    page_width: float = Field(description="The page's width.")
+    page_height: float = Field(description="The page's height.")
+    x0: float = Field(description="Left side.")
+    y0: float = Field(description="Upper side.")
+    x1: float = Field(description="Right side.")
+    y1: float = Field(description="Lower side.")
+
+
 class Citation(View):
-    """A span of a document that a sentence of the answer rests on, found verbatim in it."""
+    """A span of a document that a sentence of the answer rests on, found verbatim in it.
+
+    It stays with the answer when its document is deleted, quote and all, and says `withdrawn`.
+    """
 
     number: int = Field(description="The `[n]` in the answer's text.")
     document_id: str = Field(description="The document.")
@@ -23,7 +38,21 @@ class Citation(View):
     first_page: int | None = Field(description="The page it begins on, from 1.")
     last_page: int | None = Field(description="The page it ends on.")
     quote: str = Field(description="The characters themselves.")
+    boxes: list[PageBox] = Field(
+        default_factory=list,
+        description="Where it stands, a box a line; empty where the format has no positions.",
+    )
     withdrawn: bool = Field(description="The document was deleted since.")
+
+
+class Statement(View):
+    """A sentence of the answer. `text[start:end]` of the answer is it; its marks `[n]` follow."""
+
+    text: str = Field(description="The sentence, without marks.")
+    start: int = Field(description="Offset of its first character in the answer's text.")
+    end: int = Field(description="Offset after its last.")
+    citations: list[int] = Field(description="Numbers of the citations that support it, best first.")
+    supported: bool = Field(description="Whether any does.")
 
 
 class Passage(View):
@@ -70,6 +99,8 @@ class Answer(View):
     id: str = Field(description="`ans_…`")
     job_id: str = Field(description="The job that writes it.")
     collection_id: str = Field(description="The collection that was asked.")
+    conversation_id: str | None = Field(description="The conversation that it is a turn of, if any.")
+    turn: int | None = Field(description="Its place in the conversation, from 1.")
     status: JobStatus = Field(description="`succeeded`: the rest is filled in.")
     question: str = Field(description="As it was asked.")
     mode: str = Field(description="The mode used; the one asked for until it is settled.")
@@ -77,8 +108,13 @@ class Answer(View):
         description="`refused`: the documents do not answer it. Null until finished."
     )
     text: str | None = Field(description="The answer, with `[n]` after what citation n supports.")
-    citations: list[Citation] = Field(description="By number.")
+    statements: list[Statement] = Field(description="The answer's sentences in order; none for a refusal.")
+    citations: list[Citation] = Field(description="By number, which is the order of first appearance.")
     passages: list[Passage] = Field(description="Best first.")
+    steps: dict[str, Any] = Field(
+        description="How the passages came about: `condense`, `history`, `queries`, `search`, `support`, "
+        "`context`, `extraction`, `quotes`, each where it happened."
+    )
     warnings: list[str] = Field(description="Unsupported sentences, passages left out, a cut answer.")
     finish_reason: str | None = Field(description="Why writing ended: `stop`, `length`, …")
     model: str | None = Field(description="The model that answered.")
@@ -95,11 +131,15 @@ class Answer(View):
             id=row.id,
             job_id=row.job_id,
             collection_id=row.collection_id,
+            conversation_id=row.conversation_id,
+            turn=row.turn,
             status=job.status,  # type: ignore[arg-type]  # the column holds nothing else
             question=row.question,
             mode=row.mode or str(row.parameters.get("mode", "auto")),
             outcome=row.outcome,  # type: ignore[arg-type]  # the column holds nothing else
             text=row.text,
+            statements=[Statement.model_validate(stored) for stored in row.statements],
+            steps=row.steps,
             citations=[_citation(stored, withdrawn) for stored in row.citations],
             passages=[Passage.model_validate(stored) for stored in row.passages],
             warnings=row.warnings,

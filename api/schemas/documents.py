@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.schemas.base import Failure, View, failure
+from api.schemas.base import Body, Failure, FreeText, View, failure
 from storage import models
+from storage.tags import MAX_TAG_CHARACTERS, MAX_TAGS
 
 DocumentStatus = Literal["processing", "ready", "failed"]
 
@@ -19,6 +20,7 @@ class Document(View):
     collection_id: str = Field(description="The collection that holds it.")
     name: str = Field(description="The name it first came under.")
     names: list[str] = Field(description="Every name it came under, oldest first.")
+    tags: list[str] = Field(description="The words put on it to filter by, in lower case, sorted.")
     title: str = Field(description="The title it gives itself; may be empty.")
     status: DocumentStatus = Field(description="Only a `ready` document is searched.")
     media_type: str = Field(description="What its content is, found by looking; empty until parsed.")
@@ -32,12 +34,13 @@ class Document(View):
     indexed_at: datetime | None = Field(description="When it became searchable.")
 
     @classmethod
-    def of(cls, row: models.Document, *, names: Sequence[str]) -> Document:
+    def of(cls, row: models.Document, *, names: Sequence[str], tags: Sequence[str]) -> Document:
         return cls(
             id=row.id,
             collection_id=row.collection_id,
             name=row.name,
             names=list(names) or [row.name],
+            tags=list(tags),
             title=row.title,
             status=row.status,  # type: ignore[arg-type]  # the column holds nothing else
             media_type=row.media_type,
@@ -50,6 +53,19 @@ class Document(View):
             created_at=row.created_at,
             indexed_at=row.indexed_at,
         )
+
+
+class DocumentChange(Body):
+    """What of a document can be changed."""
+
+    tags: list[FreeText] = Field(
+        description=(
+            "The tags it has from now on, in place of those it had; `[]` takes all off. "
+            f"At most {MAX_TAGS}, of at most {MAX_TAG_CHARACTERS} characters each, without commas; "
+            "kept in lower case."
+        ),
+        examples=[["合同", "2026"]],
+    )
 
 
 class DocumentText(View):

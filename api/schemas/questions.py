@@ -2,10 +2,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from api.schemas.base import Body, FreeText
-from generation.questions import AnswerMode, QuestionParameters
+from core.ids import DocumentId
+from generation.questions import (
+    AnswerMode,
+    Condensing,
+    ContextChoice,
+    Expansion,
+    ExtractionMethod,
+    QuestionParameters,
+    Unsupported,
+)
+from retrieval.filters import DocumentFilter
 
 MAX_WAIT_SECONDS = 300.0
 
@@ -13,14 +23,62 @@ _SEED_BOUND = 2**63
 _StopText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Question(Body):
-    """A question about a collection. What is left out takes the server's default."""
+class Filter(Body):
+    """Only documents that meet every condition given. None that does: the question is refused."""
 
-    question: FreeText = Field(description="In any language; answered from the collection's documents only.")
+    document_ids: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+        default_factory=list, max_length=1000, description="One of these."
+    )
+    tags: list[Annotated[FreeText, Field(min_length=1, max_length=64)]] = Field(
+        default_factory=list, max_length=32, description="That has one of these."
+    )
+    uploaded_from: AwareDatetime | None = Field(None, description="First uploaded then or later.")
+    uploaded_before: AwareDatetime | None = Field(None, description="First uploaded before then.")
+
+    def as_filter(self) -> DocumentFilter:
+        return DocumentFilter(
+            document_ids=tuple(map(DocumentId, self.document_ids)),
+            tags=tuple(self.tags),
+            uploaded_from=self.uploaded_from,
+            uploaded_before=self.uploaded_before,
+        )
+
+
+class QuestionOptions(Body):
+    """How a question is answered. What is left out takes the server's default."""
+
     mode: AnswerMode = Field(
         "auto",
         description="`extractive`: the sentences that answer, verbatim. `abstractive`: the model writes. "
-        "`auto`: as fits the model.",
+        "`quoted`: it quotes, then writes. `auto`: as fits the model.",
+    )
+    context: ContextChoice = Field(
+        "auto",
+        description="What a written answer is made from. `passages`: what was found. `whole`: all of the one "
+        "document the question is about. `auto`: whole once enough questions are asked about it.",
+    )
+    filter: Filter = Field(
+        default_factory=lambda: Filter.model_validate({}), description="Which documents to answer from."
+    )
+    rerank: bool | None = Field(None, description="Read the best candidates together with the question.")
+    extraction: ExtractionMethod = Field(
+        "auto",
+        description="How the sentences that answer are kept of passages. `rule`: without a model. "
+        "`model`: the small model chooses them.",
+    )
+    max_context_tokens: int | None = Field(
+        None, ge=64, le=1_000_000, description="Room for passages, in tokens of the model that answers."
+    )
+    expansion: Expansion = Field(
+        "none",
+        description="Further queries by the small model. `multi_query`: the question in other words. "
+        "`decompose`: its parts. What that cost is a line of the ledger.",
+    )
+    condensing: Condensing = Field(
+        "auto", description="In a conversation: how the question is made to stand alone."
+    )
+    unsupported: Unsupported = Field(
+        "flag", description="Sentences that no passage supports: flagged in `statements`, or removed."
     )
     num_passages: int | None = Field(None, ge=1, le=50, description="Most passages to answer from.")
     max_tokens: int | None = Field(None, ge=1, le=100_000, description="Most tokens to write.")
@@ -28,6 +86,31 @@ class Question(Body):
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="Nucleus sampling.")
     seed: int | None = Field(None, ge=-_SEED_BOUND, lt=_SEED_BOUND, description="Makes sampling repeatable.")
     stop: list[_StopText] = Field(default_factory=list, max_length=16, description="Texts that end it.")
+
+    def parameters(self) -> QuestionParameters:
+        return QuestionParameters(
+            mode=self.mode,
+            context=self.context,
+            filter=self.filter.as_filter(),
+            rerank=self.rerank,
+            extraction=self.extraction,
+            max_context_tokens=self.max_context_tokens,
+            expansion=self.expansion,
+            condensing=self.condensing,
+            unsupported=self.unsupported,
+            num_passages=self.num_passages,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            stop=tuple(self.stop),
+        )
+
+
+class Question(QuestionOptions):
+    """A question about a collection."""
+
+    question: FreeText = Field(description="In any language; answered from the collection's documents only.")
     stream: bool = Field(False, description="Answer with server-sent events.")
     wait_seconds: float = Field(
         60.0,
@@ -36,14 +119,3 @@ class Question(Body):
         allow_inf_nan=False,
         description="How long to wait for the answer before giving 202; 0: do not wait.",
     )
-
-    def parameters(self) -> QuestionParameters:
-        return QuestionParameters(
-            mode=self.mode,
-            num_passages=self.num_passages,
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-            stop=tuple(self.stop),
-        )

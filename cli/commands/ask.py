@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 from cli.options import DEFAULT_COLLECTION, CollectionOption, JsonOption, KeyOption, UrlOption, connect
 from cli.output import out, print_json
 
-
-class Mode(StrEnum):
-    AUTO = "auto"
-    EXTRACTIVE = "extractive"
-    ABSTRACTIVE = "abstractive"
+Mode = Literal["auto", "extractive", "abstractive", "quoted"]
+ContextChoice = Literal["auto", "whole", "passages"]
+Extraction = Literal["auto", "none", "rule", "embedding", "model", "cross_encoder"]
+Expansion = Literal["none", "multi_query", "decompose"]
+Unsupported = Literal["flag", "remove"]
 
 
 def ask(
@@ -23,7 +22,30 @@ def ask(
     collection: CollectionOption = DEFAULT_COLLECTION,
     mode: Annotated[
         Mode, typer.Option("--mode", help="auto: what suits the model; extractive: verbatim sentences.")
-    ] = Mode.AUTO,
+    ] = "auto",
+    document: Annotated[
+        list[str] | None,
+        typer.Option("--document", metavar="ID", help="Only from this document; repeatable."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Only from documents so tagged; repeatable."),
+    ] = None,
+    whole: Annotated[
+        ContextChoice, typer.Option("--context", help="Give the model passages, or the document whole.")
+    ] = "auto",
+    extraction: Annotated[
+        Extraction, typer.Option("--extraction", help="How sentences are kept of passages.")
+    ] = "auto",
+    expansion: Annotated[
+        Expansion, typer.Option("--expansion", help="Further queries by the small model.")
+    ] = "none",
+    rerank: Annotated[
+        bool | None, typer.Option("--rerank/--no-rerank", help="Rerank the passages found.")
+    ] = None,
+    unsupported: Annotated[
+        Unsupported, typer.Option("--unsupported", help="Sentences that nothing supports.")
+    ] = "flag",
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show text as it is written.")] = True,
     as_json: JsonOption = False,
     url: UrlOption = "",
@@ -33,15 +55,23 @@ def ask(
     from cli.answers import describe_work, print_sources, print_stream, print_text
     from cli.lookup import require_collection
 
+    options: dict[str, Any] = {
+        "context": whole,
+        "extraction": extraction,
+        "expansion": expansion,
+        "rerank": rerank,
+        "unsupported": unsupported,
+        "filter": {"document_ids": document or [], "tags": tag or []},
+    }
     with connect(context, url=url, key=key) as client:
         target = require_collection(client, collection)
         if as_json:
-            print_json(client.ask(target["id"], question, mode=mode.value))
+            print_json(client.ask(target["id"], question, mode=mode, **options))
             return
         if stream:
-            answer = print_stream(client.ask_stream(target["id"], question, mode=mode.value), out())
+            answer = print_stream(client.ask_stream(target["id"], question, mode=mode, **options), out())
         else:
-            answer = client.ask(target["id"], question, mode=mode.value)
+            answer = client.ask(target["id"], question, mode=mode, **options)
             print_text(answer, out())
         print_sources(answer, client, out())
         out().print(describe_work(answer), style="dim", markup=False, soft_wrap=True)

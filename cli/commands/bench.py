@@ -20,6 +20,10 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller run with the same figures.")] = False,
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Evaluation sets.")] = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("--extra", metavar="KEY=VALUE", help="An option of one benchmark only; repeatable."),
+    ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="Print the names.")] = False,
 ) -> None:
     """Run a benchmark on the real parts and print its figures."""
@@ -28,6 +32,7 @@ def bench(
     arguments += ["--json", str(json_path)] if json_path else []
     arguments += ["--quick"] if quick else []
     arguments += ["--data", str(data)] if data else []
+    arguments += [part for pair in extra or [] for part in ("--extra", pair)]
     # A process of its own: benchmarks are another edge, and measure best without our baggage.
     command = [sys.executable, "-m", "bench", *arguments]
     raise typer.Exit(subprocess.run(command, check=False).returncode)

@@ -18,6 +18,9 @@ def upload(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, and folders to search.")],
     collection: CollectionOption = DEFAULT_COLLECTION,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Tag of each document; repeatable.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until all is searchable.")] = True,
     as_json: JsonOption = False,
     url: UrlOption = "",
@@ -30,7 +33,7 @@ def upload(
     files = collect_files(paths)
     with connect(context, url=url, key=key) as client:
         target = client.get_or_create_collection(collection)
-        outcome = upload_files(client, target, files, wait=wait, console=err())
+        outcome = upload_files(client, target, files, wait=wait, console=err(), tags=tag or ())
     if as_json:
         print_json(_document(outcome))
     elif wait:

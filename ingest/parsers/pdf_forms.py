@@ -9,7 +9,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ingest.cleaning import clean_text
-from ingest.parsed import LineBox
+from storage.page_layout import LineBox
 
 _FILLED_TYPES = {
     pdfium_c.FPDF_FORMFIELD_TEXTFIELD,

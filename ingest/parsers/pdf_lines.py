@@ -10,7 +10,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from ingest.cleaning import clean_text, is_suspicious
-from ingest.parsed import LineBox
+from storage.page_layout import LineBox
 
 # pdfium joins a line that ends in a hyphen to the next one and puts U+FFFE in place of the hyphen;
 # elsewhere U+FFFE is a glyph that means nothing.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pypdfium2 as pdfium
 
 from ingest.cleaning import clean_title
-from ingest.parsed import Heading, LineBox
+from ingest.parsed import Heading
+from storage.page_layout import LineBox
 
 _MAX_DEPTH = 8
 _MAX_ENTRIES = 20_000

@@ -86,7 +86,7 @@ class DocumentTag(Base):
 class Page(Base):
     """One page's text, characters `start` to `end` of the document's. Formats without pages have one, numbered 1.
 
-    `layout` is compressed JSON of the lines' boxes (`ingest/layout.py`), empty where the format
+    `layout` is compressed JSON of the lines' boxes (`storage/page_layout.py`), empty where the format
     has no positions.
     """
 

@@ -33,7 +33,7 @@ class LedgerEntry(Base):
     """One line of cost. Never updated, never deleted; a correction is a new line.
 
     `source` names the effect that was paid for (an answer, a batch of embeddings); a second line
-    for the same (source, attempt, stage, price_stage) cannot be written. `stage` says what the work
+    for the same (source, attempt, stage, price_stage, model) cannot be written. `stage` says what the work
     was for, `price_stage` whose price it has: a generator that condenses history has lines of stage
     `condense` for its uncached prompt, its cached prompt and what it wrote. `billed` is false for what a failed
     attempt burned. `cost` is what the tokens cost at list price whether billed or not.
@@ -41,7 +41,7 @@ class LedgerEntry(Base):
 
     __tablename__ = "ledger_entries"
     __table_args__ = (
-        UniqueConstraint("source", "attempt", "stage", "price_stage"),
+        UniqueConstraint("source", "attempt", "stage", "price_stage", "model"),
         Index("ix_ledger_entries_report", "tenant_id", "created_at"),
     )
 

@@ -101,8 +101,19 @@ def test_negative_counts_and_lines_of_one_identity_are_refused(database: Databas
     with pytest.raises(InvalidInput, match="ans_1 has -1 tokens of decode"):
         record(database, replace(LINE, num_tokens=-1))
     with pytest.raises(InvalidInput, match="two lines of decode in attempt 1"):
-        record(database, LINE, replace(LINE, model="n"))
+        record(database, LINE, replace(LINE, num_tokens=8))
     assert count(database) == 0
+
+
+def test_what_a_generator_does_for_a_stage_is_a_line_for_each_price_and_model(database: Database) -> None:
+    parts = (Stage.PREFILL_UNCACHED, Stage.PREFILL_CACHED, Stage.DECODE)
+    lines = [replace(LINE, stage=Stage.CONDENSE, price_stage=part) for part in parts]
+    other = replace(lines[0], model="n")
+    entries = record(database, *lines, other)
+    assert {entry.stage for entry in entries} == {"condense"}
+    assert [entry.price_stage for entry in entries] == [*(part.value for part in parts), "prefill_uncached"]
+    record(database, *lines, other)
+    assert count(database) == 4
 
 
 def test_a_line_before_all_prices_is_refused_and_nothing_is_written(database: Database) -> None:

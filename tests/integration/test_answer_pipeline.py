@@ -58,7 +58,7 @@ def test_an_extractive_answer_quotes_its_document_and_never_asks_the_generator(h
             )
         assert source == citation["quote"]
     assert house.generator.requests == []
-    assert {line.stage for line in ledger(house, answer_id)} == {"embed", "extract"}
+    assert {line.stage for line in ledger(house, answer_id)} == {"embed", "rerank"}
 
 
 def test_a_chinese_question_gets_a_chinese_answer(house: House) -> None:

@@ -163,6 +163,55 @@ def test_documents_are_listed_by_status_and_by_any_name(house: House) -> None:
     assert house.client.get("/v1/collections/col_no/documents", headers=house.key()).status_code == 404
 
 
+def test_tags_are_replaced_shown_and_found(house: House) -> None:
+    document_id = make_document(house)
+    path, listing = f"/v1/documents/{document_id}", f"/v1/collections/{house.collection()}/documents"
+    assert house.client.get(path, headers=house.key()).json()["tags"] == []
+    changed = house.client.patch(path, headers=house.key(), json={"tags": ["合同", "Lease ", "lease"]})
+    assert (changed.status_code, changed.json()["tags"]) == (200, ["lease", "合同"])
+    assert changed.json() == house.client.get(path, headers=house.key()).json()
+
+    def found(query: str) -> list[str]:
+        items = house.client.get(f"{listing}?{query}", headers=house.key()).json()["items"]
+        return [item["id"] for item in items]
+
+    assert found("tag=合同") == found("tag=LEASE") == found("tag=other&tag=lease") == [document_id]
+    assert found("tag=other") == []
+    house.client.patch(path, headers=house.key(), json={"tags": []})
+    assert found("tag=合同") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"tags": None},
+        {"tags": "合同"},
+        {"tags": [""]},
+        {"tags": ["a,b"]},
+        {"tags": ["字" * 65]},
+        {"tags": [f"{i}" for i in range(33)]},
+        {"tags": ["fine"], "name": "no"},
+    ],
+)
+def test_bad_tags_are_refused_and_change_nothing(house: House, body: object) -> None:
+    document_id = make_document(house)
+    path = f"/v1/documents/{document_id}"
+    house.client.patch(path, headers=house.key(), json={"tags": ["keep"]})
+    assert house.client.patch(path, headers=house.key(), json=body).status_code == 422
+    surrogate = house.client.patch(
+        path, headers=house.key() | {"Content-Type": "application/json"}, content=b'{"tags": ["\\ud800"]}'
+    )
+    assert surrogate.status_code == 422
+    assert house.client.get(path, headers=house.key()).json()["tags"] == ["keep"]
+
+
+def test_a_listing_by_what_can_be_no_tag_is_refused(house: House) -> None:
+    path = f"/v1/collections/{house.collection()}/documents"
+    assert house.client.get(f"{path}?tag=", headers=house.key()).status_code == 422
+    assert house.client.get(f"{path}?tag=a,b", headers=house.key()).status_code == 422
+
+
 def test_a_deleted_document_is_gone_and_its_citations_are_withdrawn(house: House) -> None:
     document_id = make_document(house)
     answer = make_answer(house)

@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from core.ids import JobId
+from storage.jobs import JobRepository
 from tests.api_fixtures import House, open_house, serve, upload_limits
 
 LIMITS = upload_limits(max_request_bytes=3_000_000, max_file_bytes=2_000_000, max_files=50)
@@ -222,6 +224,31 @@ def test_a_repeated_upload_gives_the_first_job(house: House) -> None:
     other = post(house, headers=headers, files=[("files", ("a.txt", b"three"))])
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
     assert len(house.client.get("/v1/jobs", headers=house.key()).json()["items"]) == 1
+
+
+def test_tags_go_with_the_job_to_every_file(house: House) -> None:
+    files = [("files", ("a.txt", b"x")), ("files", ("b.txt", b"y"))]
+    response = post(house, files=files, data={"tags": ["Contracts, ２０２６", "合同"]})
+    assert response.status_code == 202
+    with house.services.database.read() as session:
+        job = JobRepository(session, house.north).get(JobId(response.json()["job"]["id"]))
+        assert job.payload == {"tags": ["contracts", "2026", "合同"]}
+
+
+def test_the_same_files_with_other_tags_are_another_request(house: House) -> None:
+    arguments = {"files": [("files", ("a.txt", b"x"))], "headers": {"Idempotency-Key": "batch-8"}}
+    first = post(house, data={"tags": ["一"]}, **arguments)
+    assert first.status_code == 202
+    assert post(house, data={"tags": ["一"]}, **arguments).json() == first.json()
+    assert post(house, data={"tags": ["二"]}, **arguments).json()["code"] == "idempotency_mismatch"
+
+
+def test_bad_tags_are_refused_and_leave_nothing(house: House) -> None:
+    response = post(house, files=[("files", ("a.txt", b"x"))], data={"tags": ["t" * 65]})
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_input")
+    assert house.blobs() == []
+    only = post(house, files=[("tags", (None, b"alone"))])
+    assert (only.status_code, only.json()["code"]) == (422, "empty_input")
 
 
 def test_a_full_disk_stops_the_upload_and_leaves_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ from core.errors import JobCancelled, LeaseLost, NotFound
 from core.ids import CollectionId, DocumentId, JobId, content_hash
 from ingest.claims import claim_document
 from ingest.parsers.limits import MAX_TEXT_BYTES
+from retrieval.dense_index import DenseIndex
+from retrieval.lexical_index import LexicalIndex
+from retrieval.segments import list_segments
+from storage.chunks import ChunkRepository
 from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
@@ -227,6 +231,60 @@ def test_nothing_becomes_findable_in_a_collection_deleted_meanwhile(house: House
     with house.database.read() as session:
         assert session.scalars(select(Document).where(Document.deleted_at.is_(None))).all() == []
     assert count(house, Chunk) == count(house, IndexSegment) == 0
+
+
+def tags_by_name(house: House) -> dict[str, tuple[str, ...]]:
+    with house.database.read() as session:
+        documents = session.scalars(select(Document).where(Document.deleted_at.is_(None))).all()
+        ids = [DocumentId(each.id) for each in documents]
+        tags = DocumentRepository(session, house.principal.tenant_id).tags_of(ids)
+    return {each.name: tags.get(DocumentId(each.id), ()) for each in documents}
+
+
+def test_documents_get_the_tags_of_their_upload_and_gain_those_of_the_next(house: House) -> None:
+    run(house, house.upload({"handbook.md": HANDBOOK, "三国.txt": NOVEL}, tags=["Books", "小说"]))
+    assert tags_by_name(house) == {"handbook.md": ("books", "小说"), "三国.txt": ("books", "小说")}
+    again = house.upload({"copy.md": HANDBOOK}, tags=["work", "BOOKS"])
+    run(house, again)
+    assert [file.status for file in house.files(again)] == ["duplicate"]
+    assert tags_by_name(house)["handbook.md"] == ("books", "work", "小说")
+    run(house, house.upload({"untagged.md": HANDBOOK}))
+    assert tags_by_name(house)["handbook.md"] == ("books", "work", "小说")
+
+
+def test_tags_beyond_the_room_are_left_out_and_named(house: House) -> None:
+    for tags in ([f"a{i}" for i in range(32)], ["a0", "满", "full"]):
+        run(house, house.upload({"handbook.md": HANDBOOK}, tags=tags))
+    assert len(tags_by_name(house)["handbook.md"]) == 32
+    with house.database.read() as session:
+        warnings = session.scalars(select(Document)).one().warnings
+    assert len(warnings) == 1
+    assert "满, full" in warnings[0]
+
+
+def test_an_unreadable_file_keeps_its_tags_for_the_next_attempt(house: House) -> None:
+    run(house, house.upload({"broken.pdf": b"%PDF-1.7 garbage"}, tags=["合同"]))
+    assert tags_by_name(house) == {"broken.pdf": ("合同",)}
+
+
+def test_a_filter_keeps_both_indexes_to_its_documents(house: House) -> None:
+    run(house, house.upload({"handbook.md": HANDBOOK}, tags=["work"]))
+    run(house, house.upload({"三国.txt": NOVEL}, tags=["小说"]))
+    with house.database.read() as session:
+        documents = DocumentRepository(session, house.principal.tenant_id)
+        novels = documents.find_filtered(house.collection_id, tags=["小说"])
+        segments = list_segments(
+            session, house.principal.tenant_id, house.collection_id, house.embedder.revision
+        )
+        chunks = ChunkRepository(session, house.principal.tenant_id).list_live(house.collection_id)
+        wanted = {chunk.id for chunk in chunks if chunk.document_id in novels}
+    query = house.embedder.embed_queries(["office 桃园"]).vectors[0]
+    dense, lexical = DenseIndex(house.settings.index_dir), LexicalIndex(house.settings.index_dir)
+    hits = dense.search(house.collection_id, segments, query, 50, allowed=novels)
+    assert {hit.chunk_id for hit in hits} == wanted
+    found = lexical.search(house.collection_id, "office 桃园", 50, allowed=novels)
+    assert found.chunks
+    assert {hit.chunk_id for hit in found.chunks} <= wanted
 
 
 def claim_side_by_side(house: House, first: JobId, second: JobId) -> list[str]:

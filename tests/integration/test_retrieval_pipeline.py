@@ -146,7 +146,7 @@ def test_finds_in_both_languages_and_says_where(house: House) -> None:
     assert best.text == TALE[best.start : best.end]
     assert (best.dense_rank, best.lexical_rank) == (1, 1)
     assert found.num_query_tokens > 0
-    assert set(found.seconds) == {"embed", "dense", "lexical", "load", "fuse"}
+    assert set(found.seconds) == {"embed", "dense", "lexical", "load", "fuse", "rerank"}
     assert house.names("where are mirrors listed", num_passages=1) == ["guide"]
 
 

@@ -37,7 +37,8 @@ def write_segments_forever(folder: str) -> None:
     index = DenseIndex(Path(folder))
     vectors = np.eye(64, dtype=np.float32)
     while True:
-        index.write(COLLECTION, [ChunkId(i + 1) for i in range(64)], vectors)
+        ids = [ChunkId(i + 1) for i in range(64)]
+        index.write(COLLECTION, ids, vectors, documents=[DocumentId("doc_1")] * 64)
 
 
 def test_two_writers_and_a_reader_lose_nothing(tmp_path: Path) -> None:

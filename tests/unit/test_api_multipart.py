@@ -23,6 +23,11 @@ def part(name: str, content: bytes, headers: str = "") -> bytes:
     return b"--" + BOUNDARY + b"\r\n" + disposition.encode() + content + b"\r\n"
 
 
+def tags_part(value: bytes, headers: str = "") -> bytes:
+    disposition = f'Content-Disposition: form-data; name="tags"{headers}\r\n\r\n'
+    return b"--" + BOUNDARY + b"\r\n" + disposition.encode() + value + b"\r\n"
+
+
 def body(*parts: bytes) -> bytes:
     return b"".join(parts) + b"--" + BOUNDARY + b"--\r\n"
 
@@ -56,6 +61,38 @@ def test_files_are_the_same_however_the_body_is_cut(parser: UploadParser, folder
     assert [file.name for file in files] == list(contents)
     for file, content in zip(files, contents.values(), strict=True):
         assert (folder / "ten_1" / file.content_hash[:2] / file.content_hash).read_bytes() == content
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_tags_come_before_between_or_after_the_files(parser: UploadParser, size: int) -> None:
+    whole = body(
+        tags_part("合同，Lease".encode()),
+        part("a.txt", b"1"),
+        tags_part(b"2026"),
+        part("b.txt", b"2"),
+        tags_part(b" lease , "),
+        tags_part(b""),
+    )
+    for piece in slices(whole, size):
+        parser.feed(piece)
+    assert [file.name for file in parser.finish()] == ["a.txt", "b.txt"]
+    assert parser.tags == ("合同", "lease", "2026")
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        (tags_part("合同".encode("gbk")), "not in UTF-8"),
+        (tags_part("字".encode() * 65), "at most 64"),
+        (tags_part(b",".join(str(i).encode() for i in range(33))), "too many"),
+        (tags_part(b"a, " * 6000), "longer than 16,384 bytes"),
+        (tags_part(b"a\x00b"), "cannot be seen"),
+        (tags_part(b"x", headers='; filename="tags.txt"'), "`tags` is a file"),
+    ],
+)
+def test_bad_tags_stop_the_upload_before_its_files(parser: UploadParser, sent: bytes, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        parser.feed(sent + body(part("a.txt", b"1")))
 
 
 def test_a_refused_file_does_not_disturb_the_others(parser: UploadParser) -> None:

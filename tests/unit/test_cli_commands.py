@@ -85,6 +85,24 @@ def file(name: str, status: str, detail: str = "") -> dict[str, Any]:
     }
 
 
+DOCUMENT: dict[str, Any] = {
+    "id": "doc_1",
+    "collection_id": "col_1",
+    "name": "租赁合同.pdf",
+    "names": ["租赁合同.pdf"],
+    "tags": ["draft", "租赁"],
+    "title": "",
+    "status": "ready",
+    "media_type": "application/pdf",
+    "num_bytes": 100,
+    "num_pages": 3,
+    "num_chunks": 4,
+    "num_characters": 900,
+    "warnings": [],
+    "error": None,
+    "created_at": "2026-11-30T00:00:00Z",
+    "indexed_at": None,
+}
 JOB: dict[str, Any] = {
     "id": "job_1",
     "kind": "ingest",
@@ -120,8 +138,12 @@ class FakeApi(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_PATCH(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.sent = sent.decode(errors="replace")  # type: ignore[attr-defined]
         self._answer()
 
     def _answer(self) -> None:
@@ -153,7 +175,13 @@ class Cli:
         }
         server.routes = self.routes  # type: ignore[attr-defined]
         self._home = home
+        self._server = server
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
+
+    @property
+    def sent(self) -> str:
+        """The body of the last request that had one."""
+        return str(self._server.sent)  # type: ignore[attr-defined]
 
     def __call__(self, *arguments: object, remote: bool = True) -> Result:
         where = ["--url", self.url, "--key", "ll_test"] if remote else []
@@ -210,6 +238,30 @@ def test_an_upload_as_json_is_one_document_on_standard_output(cli: Cli, tmp_path
     document = json.loads(result.stdout)
     assert document["files"][0]["status"] == "duplicate"
     assert document["files"][0]["path"] == str(tmp_path / "好.txt")
+
+
+def test_tags_go_with_an_upload(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "好.txt").write_text("好")
+    serve_upload(cli, [file("好.txt", "ready")])
+    assert cli("upload", tmp_path / "好.txt", "-c", "合同", "--tag", "租赁", "-t", "2026").exit_code == 0
+    assert cli.sent.count('name="tags"') == 2
+    assert "租赁" in cli.sent
+
+
+def test_documents_are_listed_with_their_tags_and_tagged(cli: Cli) -> None:
+    cli.routes["GET", "/v1/collections/col_1/documents"] = {"items": [DOCUMENT], "next_cursor": None}
+    cli.routes["PATCH", "/v1/documents/doc_1"] = DOCUMENT
+    assert "draft, 租赁" in cli("documents", "list", "-c", "合同", "--tag", "租赁").stdout
+    tagged = cli("documents", "tag", "doc_1", "租赁", "Draft")
+    assert json.loads(cli.sent) == {"tags": ["租赁", "Draft"]}
+    assert tagged.stderr == "租赁合同.pdf (doc_1) has draft, 租赁.\n"
+    assert json.loads(cli("documents", "tag", "doc_1", "--clear", "--json").stdout) == DOCUMENT
+    assert json.loads(cli.sent) == {"tags": []}
+
+
+@pytest.mark.parametrize("arguments", [(), ("x", "--clear")])
+def test_tagging_takes_either_tags_or_clear(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert cli("documents", "tag", "doc_1", *arguments).exit_code == 2
 
 
 def test_an_answer_streams_then_shows_its_citations_and_cost(cli: Cli) -> None:

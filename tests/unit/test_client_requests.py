@@ -99,6 +99,28 @@ def test_lists_follow_their_cursor_to_the_end() -> None:
     assert client.find_collection_by_name("c") is None
 
 
+def test_tags_travel_before_the_files_and_in_queries(tmp_path: Path) -> None:
+    seen: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        request.read()
+        seen.append(request)
+        return httpx.Response(200, json={"job": {}, "files": [], "items": [], "next_cursor": None})
+
+    path = tmp_path / "a.txt"
+    path.write_text("content")
+    client = client_of(handle)
+    client.upload("col_1", [path], tags=["合同", "2026"])
+    client.upload("col_1", [path])
+    list(client.list_documents("col_1", tags=["合同", "2026"]))
+    client.set_document_tags("doc_1", ["终稿"])
+    body = seen[0].content.decode()
+    assert body.index("合同") < body.index("2026") < body.index("content")
+    assert 'name="tags"' not in seen[1].content.decode()
+    assert seen[2].url.params.get_list("tag") == ["合同", "2026"]
+    assert (seen[3].method, json.loads(seen[3].content)) == ("PATCH", {"tags": ["终稿"]})
+
+
 def test_a_collection_that_somebody_else_just_made_is_found_again() -> None:
     made = False
 

@@ -92,6 +92,22 @@ def test_request_carries_salt_priority_id_and_sampling(
     assert double.behaviour.request_ids[-1] == "answer_1"
 
 
+def test_a_json_schema_goes_to_an_engine_that_can_be_held_to_it(
+    client: CompletionsClient, double: EngineDouble
+) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    generate(client, request(json_schema=schema))
+    assert double.behaviour.completion_bodies[-1]["structured_outputs"] == {"json": schema}
+
+
+def test_a_json_schema_is_refused_where_the_engine_would_ignore_it(double: EngineDouble) -> None:
+    double.behaviour.knows_extensions = False
+    client = connect(double)
+    with pytest.raises(EngineIncapable, match="cannot be held to a JSON schema"):
+        generate(client, request(json_schema={"type": "array"}))
+    assert "structured_outputs" not in double.behaviour.completion_bodies[-1]
+
+
 def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, double: EngineDouble) -> None:
     threads = [threading.Thread(target=client.info) for _ in range(8)]
     for thread in threads:
@@ -100,12 +116,13 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
         thread.join()
 
     info = client.info()
-    assert len(double.behaviour.completion_bodies) == 4  # three invalid ones that cost nothing, and one token
+    assert len(double.behaviour.completion_bodies) == 5  # four invalid ones that cost nothing, and one token
     assert (info.model, info.revision, info.version, info.max_model_len) == (MODEL, "r1", "0.32.0", 1000)
     assert info.accepts_token_ids
     assert info.accepts_cache_salt
     assert info.accepts_priority
     assert info.stops_repetition
+    assert info.constrains_output
     assert info.reports_cached_tokens
     assert info.reports_timings
     assert info.notes == ()
@@ -128,7 +145,7 @@ def test_what_a_plain_endpoint_lacks_is_noted_and_not_sent(double: EngineDouble)
     )
     assert not any(abilities)
     assert info.max_model_len == 8192
-    assert len(info.notes) == 6
+    assert len(info.notes) == 7
     assert (
         not {"cache_salt", "priority", "repetition_detection"} & double.behaviour.completion_bodies[-1].keys()
     )
@@ -204,7 +221,7 @@ def test_full_queue_is_overload_and_not_tried_again(
     with pytest.raises(EngineOverloaded):
         generate(client)
     assert double.behaviour.refusals == []
-    assert len(double.behaviour.completion_bodies) == 5
+    assert len(double.behaviour.completion_bodies) == 6
 
 
 def test_passing_failure_before_the_answer_is_tried_again(
@@ -248,7 +265,7 @@ def test_death_in_mid_answer_says_what_was_burned_and_is_not_tried_again(
     assert "".join(delta.text for delta in received) == ANSWER[:5]
     assert all(delta.finish_reason is None for delta in received)
     assert caught.value.context["usage"] == TokenUsage(50, 0, 5)
-    assert len(double.behaviour.completion_bodies) == 5
+    assert len(double.behaviour.completion_bodies) == 6
 
 
 def test_error_event_in_mid_answer_is_a_failure(client: CompletionsClient, double: EngineDouble) -> None:

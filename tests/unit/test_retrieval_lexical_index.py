@@ -74,6 +74,34 @@ def test_coverage_says_how_much_of_the_question_the_best_chunk_holds(index: Lexi
     assert 0.0 < part < whole <= 1.0
 
 
+def test_a_filter_hides_other_documents_and_keeps_the_scores(index: LexicalIndex) -> None:
+    everywhere = {hit.chunk_id: hit.score for hit in index.search(COLLECTION, "river sea", 10).chunks}
+    for document_id, chunk_id in (("doc_1", 2), ("doc_2", LARGE_ID)):
+        hits = index.search(COLLECTION, "river sea", 10, allowed=[DocumentId(document_id)])
+        assert [hit.chunk_id for hit in hits.chunks] == [chunk_id]
+        assert hits.chunks[0].score == pytest.approx(everywhere[ChunkId(chunk_id)])
+        assert 0.0 < hits.coverage <= 1.0
+    found = index.search(COLLECTION, "桃园结义", 10, allowed=[DocumentId("doc_2")])
+    assert (found.chunks, found.coverage) == ([], 0.0)
+
+
+def test_a_filter_finds_what_would_rank_far_below_the_limit(index: LexicalIndex) -> None:
+    common = [(ChunkId(1000 + i), "租金 租金 租金 rent rent") for i in range(400)]
+    index.write(COLLECTION, {DocumentId("doc_many"): common})
+    index.write(
+        COLLECTION, {DocumentId("doc_few"): [(ChunkId(9), "Among many other words: rent, 租金。" * 3)]}
+    )
+    for query in ("rent", "租金"):
+        assert 9 not in found(index, query, 5)
+        hits = index.search(COLLECTION, query, 5, allowed={DocumentId("doc_few"), DocumentId("doc_gone")})
+        assert [hit.chunk_id for hit in hits.chunks] == [9]
+
+
+def test_an_empty_filter_finds_nothing_even_where_there_is_no_index(index: LexicalIndex) -> None:
+    assert index.search(COLLECTION, "river", 10, allowed=[]).chunks == []
+    assert index.search(CollectionId("col_missing"), "river", 10, allowed=()).chunks == []
+
+
 def test_another_reader_sees_a_commit_at_once(index: LexicalIndex, tmp_path: Path) -> None:
     reader = LexicalIndex(tmp_path)
     assert reader.search(COLLECTION, "zeppelin", 10).chunks == []

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
+from retrieval.sentences import (
+    MAX_HAN_SENTENCE_CHARACTERS,
+    MAX_SENTENCE_CHARACTERS,
+    is_bullet,
+    is_table_row,
+    split_sentences,
+)
 
 
 def texts(source: str) -> list[str]:
@@ -62,6 +68,31 @@ def test_chinese_clauses_of_a_list_are_told_apart() -> None:
         "（一）第一项；",
         "（二）第二项。",
     ]
+
+
+def test_rows_of_a_table_stand_alone_whatever_their_cells_hold() -> None:
+    source = "Teams:\n| Name | Task |\n| --- | --- |\n| Dr. Li | Reads. Writes. |\nAfter it."
+    assert texts(source) == [
+        "Teams:",
+        "| Name | Task |",
+        "| --- | --- |",
+        "| Dr. Li | Reads. Writes. |",
+        "After it.",
+    ]
+    assert [is_table_row(text) for text in texts(source)] == [False, True, True, True, False]
+
+
+def test_items_are_known_and_headings_are_none() -> None:
+    assert all(map(is_bullet, ["- a", "3. b", "（二）丙", "• d"]))
+    assert not any(map(is_bullet, ["# A", "A", "3.5 metres", "二人"]))
+
+
+def test_long_chinese_is_cut_sooner_and_best_at_a_semicolon() -> None:
+    clause = "原告以夫妻感情破裂为由诉至法院,请求判令离婚"
+    sentences = texts("；".join([clause] * 20) + "。")
+    assert all(len(text) <= MAX_HAN_SENTENCE_CHARACTERS for text in sentences)
+    assert all(text.endswith(("；", "。")) for text in sentences)
+    assert len(texts("word " * 79)) == 1
 
 
 @pytest.mark.parametrize("source", ["", "   \n\t", "\n\n\n"])

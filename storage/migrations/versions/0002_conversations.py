@@ -124,8 +124,8 @@ def upgrade() -> None:
         batch.alter_column("price_stage", existing_type=sa.String(), nullable=False)
         batch.drop_constraint("uq_ledger_entries_source_attempt_stage", type_="unique")
         batch.create_unique_constraint(
-            "uq_ledger_entries_source_attempt_stage_price_stage",
-            ["source", "attempt", "stage", "price_stage"],
+            "uq_ledger_entries_source_attempt_stage_price_stage_model",
+            ["source", "attempt", "stage", "price_stage", "model"],
         )
     protect("ledger_entries")
 
@@ -135,7 +135,7 @@ def downgrade() -> None:
     unprotect("ledger_entries")
     with op.batch_alter_table("ledger_entries", schema=None) as batch_op:
         batch_op.drop_constraint(
-            batch_op.f("uq_ledger_entries_source_attempt_stage_price_stage"), type_="unique"
+            batch_op.f("uq_ledger_entries_source_attempt_stage_price_stage_model"), type_="unique"
         )
         batch_op.create_unique_constraint(
             batch_op.f("uq_ledger_entries_source_attempt_stage"), ["source", "attempt", "stage"]

@@ -1,0 +1,121 @@
+"""What answers questions, built around models that are loaded already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from accounting.ledger import Ledger
+from core.settings import AskSettings
+from generation.conversations import ConversationHistory
+from generation.material import MaterialPlanner
+from generation.pipeline import AnswerPipeline
+from generation.understanding import QuestionReader
+from inference.protocols import ChatTokenizer, Embedder, Generator, Reranker
+from inference.small_model import SmallModel
+from retrieval.extraction import (
+    ChoiceExtractor,
+    CrossEncoderExtractor,
+    EmbeddingExtractor,
+    PassageExtractor,
+    RuleExtractor,
+)
+from retrieval.history import (
+    CondensingMethod,
+    HistorySummarizer,
+    ModelCondenser,
+    QuestionCondenser,
+    RuleCondenser,
+)
+from retrieval.pipeline import RetrievalPipeline
+from retrieval.query_expansion import QueryExpander
+from retrieval.support import SupportEstimator
+from storage.database import Database
+from storage.events import EventBus
+
+SMALL_BELOW_PARAMETERS = 1_000_000_000
+"""A generator smaller than this writes worse answers than the sentences it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDefaults:
+    """What `auto` means for a generator: its size decides."""
+
+    mode: str
+    extraction: str
+    condensing: Literal["rule", "model"]
+
+    @classmethod
+    def of(cls, num_parameters: int | None) -> ModelDefaults:
+        """A model of unknown size is taken for a large one."""
+        if num_parameters is not None and num_parameters < SMALL_BELOW_PARAMETERS:
+            return cls(mode="extractive", extraction="embedding", condensing="rule")
+        return cls(mode="abstractive", extraction="none", condensing="model")
+
+
+def build_answer_pipeline(
+    *,
+    settings: AskSettings,
+    defaults: ModelDefaults,
+    database: Database,
+    events: EventBus,
+    embedder: Embedder,
+    retrieval: RetrievalPipeline,
+    generator: Generator,
+    tokenizer: ChatTokenizer,
+    small_model: SmallModel,
+    cross_encoder: Reranker | None,
+    ledger: Ledger,
+    min_support: float | None = None,
+) -> AnswerPipeline:
+    """The pipeline that runs jobs of kind `answer`.
+
+    Args:
+        cross_encoder: the configured one, if any; without it extraction by `cross_encoder` is refused.
+        min_support: a threshold in place of the calibrated one.
+    """
+    rule = RuleCondenser()
+    condensers: dict[CondensingMethod, QuestionCondenser] = {
+        "rule": rule,
+        "model": ModelCondenser(small_model, fallback=rule),
+    }
+    history = ConversationHistory(
+        database=database,
+        condensers=condensers,
+        auto=defaults.condensing,
+        summarizer=HistorySummarizer(tokenizer, small_model if defaults.condensing == "model" else None),
+        settings=settings,
+    )
+    return AnswerPipeline(
+        settings=settings,
+        default_mode=defaults.mode,
+        database=database,
+        events=events,
+        embedder=embedder,
+        reader=QuestionReader(history, QueryExpander(small_model)),
+        retrieval=retrieval,
+        support=SupportEstimator(embedder, min_support=min_support),
+        material=MaterialPlanner(
+            database,
+            settings,
+            extractors=_extractors(embedder, tokenizer, small_model, cross_encoder),
+            default_extraction=defaults.extraction,
+        ),
+        generator=generator,
+        tokenizer=tokenizer,
+        ledger=ledger,
+    )
+
+
+def _extractors(
+    embedder: Embedder, tokenizer: ChatTokenizer, small_model: SmallModel, cross_encoder: Reranker | None
+) -> Mapping[str, PassageExtractor]:
+    found: list[PassageExtractor] = [
+        EmbeddingExtractor(embedder, tokenizer),
+        RuleExtractor(tokenizer),
+        ChoiceExtractor(small_model, tokenizer),
+    ]
+    if cross_encoder is not None:
+        found.append(CrossEncoderExtractor(cross_encoder, tokenizer))
+    return {extractor.name: extractor for extractor in found}

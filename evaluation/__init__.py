@@ -1,0 +1,1 @@
+"""Questions with known answers: asked, scored, reported, compared."""

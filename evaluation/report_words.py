@@ -1,0 +1,120 @@
+"""The words of reports, in both first-class languages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+ReportLanguage = Literal["en", "zh"]
+
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "evaluation": ("Evaluation", "评测"),
+    "comparison": ("Comparison", "对比"),
+    "collection": ("Collection", "文档集"),
+    "status": ("Status", "状态"),
+    "created": ("Created", "创建时间"),
+    "parameters": ("Parameters", "参数"),
+    "defaults": ("the server's defaults", "服务器默认值"),
+    "questions": ("Questions", "问题"),
+    "question": ("Question", "问题"),
+    "scored": ("scored", "已评分"),
+    "failed": ("failed", "失败"),
+    "not_asked": ("not asked", "未提问"),
+    "some_failed": (
+        "Questions that failed or were not asked are in no mean.",
+        "失败或未提问的问题不计入任何平均值。",
+    ),
+    "all": ("All", "全部"),
+    "metric": ("Metric", "指标"),
+    "recall_at_1": ("Evidence recall@1", "证据召回率@1"),
+    "recall_at_3": ("Evidence recall@3", "证据召回率@3"),
+    "recall_at_5": ("Evidence recall@5", "证据召回率@5"),
+    "recall": ("Evidence recall, all passages", "证据召回率（全部段落）"),
+    "mrr": ("Reciprocal rank", "倒数排名"),
+    "ndcg_at_10": ("nDCG@10", "nDCG@10"),
+    "em": ("Exact match", "完全匹配"),
+    "f1": ("Token F1", "词元 F1"),
+    "contains_answer": ("Contains the answer", "包含答案"),
+    "citation_precision": ("Citation precision", "引用准确率"),
+    "citations_verbatim": ("Citations verbatim", "引用逐字一致"),
+    "refusal_correct": ("Refused when it should be", "拒答判断正确"),
+    "refusal": ("Refusals", "拒答"),
+    "refusal_precision": ("Refusal precision", "拒答精确率"),
+    "refusal_recall": ("Refusal recall", "拒答召回率"),
+    "refusal_f1": ("Refusal F1", "拒答 F1"),
+    "refusal_accuracy": ("Refusal accuracy", "拒答正确率"),
+    "num_refused": ("refused", "已拒答"),
+    "num_unanswerable": ("unanswerable", "无法回答"),
+    "prompt_tokens": ("Prompt tokens", "提示词元"),
+    "cached_tokens": ("of them cached", "其中已缓存"),
+    "completion_tokens": ("Tokens written", "生成词元"),
+    "ttft_seconds": ("Time to first token (s)", "首词元时间（秒）"),
+    "total_seconds": ("Time to the answer (s)", "回答时间（秒）"),
+    "work": ("Tokens and time", "词元与时间"),
+    "mean": ("mean", "平均"),
+    "median": ("median", "中位数"),
+    "p95": ("95 %", "95 %"),
+    "total": ("total", "合计"),
+    "stage": ("Stage", "阶段"),
+    "stage_tokens": ("Tokens by stage", "各阶段词元"),
+    "tokens": ("Tokens, all stages", "词元（全部阶段）"),
+    "burned": ("burned by failed attempts", "失败尝试消耗"),
+    "cost": ("Cost", "费用"),
+    "per_question": ("per question", "每个问题"),
+    "plot_f1": ("Distribution of F1", "F1 分布"),
+    "plot_latency": ("Distribution of the time to the answer", "回答时间分布"),
+    "plot_tokens": ("F1 against tokens", "F1 与词元数"),
+    "plot_languages": ("Means by language", "各语言平均值"),
+    "num_questions": ("questions", "问题数"),
+    "seconds": ("seconds", "秒"),
+    "no_values": ("Nothing to plot.", "没有可绘制的数据。"),
+    "gold": ("Expected", "标准答案"),
+    "answer": ("Answer", "回答"),
+    "citations": ("Citations", "引用"),
+    "scores": ("Scores", "得分"),
+    "answerable": ("answerable", "可回答"),
+    "evidence": ("Evidence", "证据"),
+    "page": ("p.", "页"),
+    "supports": ("supports", "支持"),
+    "supports_not": ("does not support", "不支持"),
+    "not_verbatim": ("not verbatim", "非逐字"),
+    "refused": ("refused", "拒答"),
+    "history": ("Before it", "此前对话"),
+    "first": ("first", "第一次"),
+    "second": ("second", "第二次"),
+    "difference": ("Difference", "差值"),
+    "interval": ("95 % interval", "95 % 区间"),
+    "chance": ("p", "p"),
+    "better": ("Better", "较优"),
+    "even": ("no clear difference", "无明显差异"),
+    "plot_differences": (
+        "Second minus first, with 95 % intervals (right: more)",
+        "第二次减第一次，含 95 % 区间（右侧：更高）",
+    ),
+    "same_questions": ("Both evaluations have the same questions.", "两次评测的问题相同。"),
+    "other_questions": (
+        "The question sets differ: figures are of the common questions alone.",
+        "两次评测的问题不同：数据仅限共同问题。",
+    ),
+    "gold_differs": (
+        "common questions have another gold answer or evidence",
+        "个共同问题的标准答案或证据不同",
+    ),
+    "only_first": ("Only in the first", "仅在第一次"),
+    "only_second": ("Only in the second", "仅在第二次"),
+    "num_compared": ("compared", "已对比"),
+    "bootstrap_note": (
+        "Paired bootstrap over the questions, 2,000 draws. p: twice the share of draws on the other side of zero.",
+        "对问题做配对自助抽样，共 2,000 次。p：落在零另一侧的抽样比例的两倍。",
+    ),
+    "metrics_note": (
+        "Means are over the questions to which a metric applies; their number stands behind.",
+        "平均值仅计适用该指标的问题；其数目列于其后。",
+    ),
+}
+
+
+def words(language: ReportLanguage) -> dict[str, str]:
+    """Every word of a report, by its name."""
+    index = 0 if language == "en" else 1
+    return {name: pair[index] for name, pair in _WORDS.items()}

@@ -1,0 +1,40 @@
+"""One attempt at one answer: what is being done, with what, and what it took so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accounting.stages import Stage
+from core.ids import TenantId
+from generation.asked_question import Question
+from generation.consumption import Consumption
+from retrieval.sentence_vectors import SentenceVectors
+from storage.job_run import JobRun
+
+
+@dataclass(slots=True)
+class Attempt:
+    """`steps` becomes `Answer.steps`: how the passages came about, a key for each step."""
+
+    run: JobRun
+    question: Question
+    vectors: SentenceVectors
+    started_at: float  # time.monotonic()
+    consumption: Consumption = field(default_factory=Consumption)
+    steps: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tenant_id(self) -> TenantId:
+        return self.run.job.tenant_id
+
+    def note(self, step: str, values: Mapping[str, Any]) -> None:
+        """Tell how a step went; a later note of the same step adds to it."""
+        self.steps[step] = self.steps.get(step, {}) | dict(values)
+
+    def charge_vectors(self, stage: Stage) -> None:
+        """Put on the account of `stage` what was embedded since the last call."""
+        use = self.vectors.take_use()
+        if use.num_tokens:
+            self.consumption.add(stage, [use])

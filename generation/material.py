@@ -1,0 +1,234 @@
+"""What a written answer is made from: a document whole, shared passages whole, sentences of the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.stages import Stage
+from core.clock import utc_now
+from core.errors import InvalidInput
+from core.ids import DocumentId
+from core.settings import AskSettings
+from generation.answer_json import extraction_json
+from generation.attempt import Attempt
+from generation.context import WholeCandidate, decide_context
+from generation.prompt_passages import passage_id, plan_passages
+from retrieval.extraction import PassageExtractor
+from retrieval.passages import Passage
+from storage.chunks import ChunkRepository
+from storage.database import Database
+from storage.documents import DocumentRepository
+from storage.recent_answers import RecentAnswer, list_recent_answers
+
+_MAX_RECENT = 50
+_OMISSION = " … "
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A passage as the prompt gives it: `text` is all of it, or the sentences kept of it."""
+
+    passage: Passage
+    text: str
+    is_whole: bool
+
+    @property
+    def id(self) -> str:
+        return passage_id(self.passage)
+
+
+class MaterialPlanner:
+    """Chooses between whole documents and passages, and what of passages is kept.
+
+    Args:
+        extractors: by method. `auto` is `default_extraction`, which may be `none`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: AskSettings,
+        *,
+        extractors: Mapping[str, PassageExtractor],
+        default_extraction: str,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._extractors = extractors
+        self._default_extraction = default_extraction
+
+    def plan(
+        self,
+        attempt: Attempt,
+        passages: Sequence[Passage],
+        *,
+        room_tokens: int,
+        query_vector: NDArray[np.float32] | None,
+    ) -> list[Excerpt]:
+        """Excerpts in the order of the prompt; notes the steps `context` and `extraction`.
+
+        Args:
+            passages: found for the question, best first; at least one.
+            room_tokens: what the window leaves for them.
+
+        Raises:
+            InvalidInput, TooLong: the caller asked for a whole document that is not to be had.
+        """
+        recent = self._recent(attempt)
+        whole = self.whole_document(attempt, passages, room_tokens=room_tokens, recent=recent)
+        if whole is not None:
+            return [Excerpt(whole, whole.text, is_whole=True)]
+        method = attempt.question.extraction
+        method = self._default_extraction if method == "auto" else method
+        if method == "none":
+            excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
+        else:
+            excerpts = self._shorten(attempt, passages, recent, method=method, query_vector=query_vector)
+        attempt.note("context", {"sent_whole": [excerpt.id for excerpt in excerpts if excerpt.is_whole]})
+        return excerpts
+
+    def whole_document(
+        self,
+        attempt: Attempt,
+        passages: Sequence[Passage],
+        *,
+        room_tokens: int,
+        recent: Sequence[RecentAnswer] | None = None,
+    ) -> Passage | None:
+        """The document to use whole, as a passage; None for passages. Notes the step `context`."""
+        question = attempt.question
+        if question.context == "passages":
+            candidate = None
+        else:
+            candidate = self._candidate(
+                attempt, passages, self._recent(attempt) if recent is None else recent
+            )
+        decision = decide_context(
+            question.context,
+            candidate,
+            passage_tokens=min(question.max_context_tokens, sum(p.num_generator_tokens for p in passages)),
+            room_tokens=room_tokens,
+            max_whole_tokens=self._settings.max_whole_tokens,
+            cached_token_share=self._settings.cached_token_share,
+        )
+        attempt.note("context", decision.as_json())
+        return None if decision.whole is None else self._read_whole(attempt, decision.whole, passages)
+
+    def extractor(self, method: str) -> PassageExtractor:
+        """The extractor of that name.
+
+        Raises:
+            InvalidInput: none is configured.
+        """
+        if method not in self._extractors:
+            raise InvalidInput(
+                f"Extraction by `{method}` is not configured here.",
+                remedy=f"Choose from {', '.join(sorted(self._extractors))}; "
+                "`cross_encoder` needs a model in LONGLEAF_ASK__RERANKER.",
+            )
+        return self._extractors[method]
+
+    def _recent(self, attempt: Attempt) -> list[RecentAnswer]:
+        since = utc_now() - timedelta(seconds=self._settings.whole_lookback_seconds)
+        with self._database.read() as session:
+            found = list_recent_answers(
+                session,
+                attempt.tenant_id,
+                attempt.question.collection_id,
+                since=since,
+                limit=_MAX_RECENT,
+                excluding=attempt.question.answer_id,
+            )
+        # The conversation's own prompts first: their passages are to stay where they are.
+        own = attempt.question.conversation_id
+        return sorted(found, key=lambda answer: own is None or answer.conversation_id != own)
+
+    def _candidate(
+        self, attempt: Attempt, passages: Sequence[Passage], recent: Sequence[RecentAnswer]
+    ) -> WholeCandidate | None:
+        document_id = _document_meant(attempt.question.filter.document_ids, passages)
+        if document_id is None:
+            return None
+        with self._database.read() as session:
+            num_tokens = ChunkRepository(session, attempt.tenant_id).count_generator_tokens(document_id)
+            name = DocumentRepository(session, attempt.tenant_id).get(document_id).name
+        num_recent = sum(
+            bool(answer.passages) and answer.passages[0]["document_id"] == document_id for answer in recent
+        )
+        return WholeCandidate(document_id, name, num_tokens, num_recent)
+
+    def _read_whole(self, attempt: Attempt, whole: WholeCandidate, passages: Sequence[Passage]) -> Passage:
+        with self._database.read() as session:
+            documents = DocumentRepository(session, attempt.tenant_id)
+            document = documents.get(whole.document_id)
+            text = documents.read_text(whole.document_id, 0, document.num_characters) or ""
+        best = next(passage for passage in passages if passage.document_id == whole.document_id)
+        return replace(
+            best,
+            start=0,
+            end=len(text),
+            first_page=1,
+            last_page=max(1, document.num_pages),
+            headings=(),
+            text=text,
+            num_generator_tokens=whole.num_tokens,
+            has_gaps=False,
+        )
+
+    def _shorten(
+        self,
+        attempt: Attempt,
+        passages: Sequence[Passage],
+        recent: Sequence[RecentAnswer],
+        *,
+        method: str,
+        query_vector: NDArray[np.float32] | None,
+    ) -> list[Excerpt]:
+        plan = plan_passages(
+            passages,
+            sent_whole=[answer.steps.get("context", {}).get("sent_whole", []) for answer in recent],
+            found_before=[[_stored_id(passage) for passage in answer.passages] for answer in recent],
+            max_whole_tokens=max(0, attempt.question.max_context_tokens - self._settings.extracted_tokens),
+        )
+        excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in plan.whole]
+        if not plan.tail:
+            return excerpts
+        extraction = self.extractor(method).extract(
+            attempt.question.text,
+            plan.tail,
+            max_tokens=min(self._settings.extracted_tokens, attempt.question.max_context_tokens),
+            vectors=attempt.vectors,
+            query_vector=query_vector,
+            cache_salt=attempt.tenant_id,
+        )
+        attempt.consumption.add(Stage.EXTRACT, extraction.uses)
+        attempt.consumption.seconds["extract_seconds"] = (
+            attempt.consumption.seconds.get("extract_seconds", 0.0) + extraction.seconds
+        )
+        attempt.note("extraction", extraction_json(extraction))
+        kept: defaultdict[int, list[str]] = defaultdict(list)
+        for span in extraction.spans:
+            kept[span.passage_index].append(span.text)
+        # Passages keep the order of their rank; of those that no sentence was kept of nothing is sent.
+        return excerpts + [
+            Excerpt(plan.tail[index], _OMISSION.join(kept[index]), is_whole=False) for index in sorted(kept)
+        ]
+
+
+def _document_meant(filtered: Sequence[DocumentId], passages: Sequence[Passage]) -> DocumentId | None:
+    """The one document a question is about: the only one filtered for, or the one that holds the
+    best passage and at least half of all."""
+    best = passages[0].document_id
+    if len(filtered) == 1:
+        return best
+    return best if 2 * sum(passage.document_id == best for passage in passages) >= len(passages) else None
+
+
+def _stored_id(passage: Mapping[str, object]) -> str:
+    return f"{passage['document_id']}:{passage['start']}-{passage['end']}"

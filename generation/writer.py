@@ -1,0 +1,207 @@
+"""Answers that the generator writes: lay out the prompt, generate, find what supports it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.stages import Stage
+from core.errors import TooLong
+from core.settings import AskSettings
+from generation.answer_draft import Draft, Statement
+from generation.answer_json import usage_json
+from generation.attempt import Attempt
+from generation.attribution import attribute, strip_marks
+from generation.instructions import REFUSALS, instructions_for
+from generation.material import Excerpt, MaterialPlanner
+from generation.prompt import Prompt, build_prompt
+from generation.quoted import parse_quoted, quoted_statements
+from generation.segments import PromptPassage
+from inference.protocols import ChatTokenizer, GenerationRequest, Generator
+from retrieval.history.turns import Turn
+from retrieval.passages import Passage
+from storage.events import EventBus
+
+_FRAME_TOKENS = 400  # instructions, labels and the template's own, at most
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the model wrote: the answer proper, all statements with their support, what was left out."""
+
+    answer: str
+    statements: tuple[Statement, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class AnswerWriter:
+    """Modes `abstractive` and `quoted`. One instance serves all threads of a worker."""
+
+    def __init__(
+        self,
+        *,
+        settings: AskSettings,
+        events: EventBus,
+        generator: Generator,
+        tokenizer: ChatTokenizer,
+        material: MaterialPlanner,
+    ) -> None:
+        self._settings = settings
+        self._events = events
+        self._generator = generator
+        self._tokenizer = tokenizer
+        self._material = material
+
+    def write(
+        self,
+        attempt: Attempt,
+        standalone: str,
+        passages: Sequence[Passage],
+        *,
+        query_vector: NDArray[np.float32] | None,
+        summary: str = "",
+        history: Sequence[Turn] = (),
+    ) -> Draft:
+        """The answer as the model wrote it, each sentence with what supports it.
+
+        What nothing at all supports is a refusal: better unanswered than uncited.
+
+        Args:
+            standalone: the question as it is to be understood without its conversation.
+            passages: best first; at least one.
+            summary, history: of the conversation.
+
+        Raises:
+            TooLong: question and answer exceed the window, or the whole document asked for does.
+        """
+        excerpts = self._material.plan(
+            attempt,
+            passages,
+            room_tokens=self._room(attempt, standalone, summary),
+            query_vector=query_vector,
+        )
+        attempt.run.checkpoint()
+        prompt = self._build_prompt(attempt, standalone, excerpts, summary, history)
+        by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
+        included = [by_id[passage.id] for passage in prompt.included]
+        text, finish_reason = self._generate(attempt, prompt)
+        written = self._attribute(attempt, text, standalone, included)
+        attempt.charge_vectors(Stage.EXTRACT)
+        model = self._generator.info().model
+        is_refusal = _is_refusal(written.answer)
+        if is_refusal or not any(statement.quotes for statement in written.statements):
+            # What nothing supports is told apart from the answer, as a warning.
+            unfounded = () if is_refusal else (f"The model wrote, without support: {strip_marks(text)}",)
+            return Draft(
+                mode=attempt.question.mode,
+                outcome="refused",
+                warnings=unfounded,
+                finish_reason=finish_reason,
+                model=model,
+            )
+        return Draft(
+            mode=attempt.question.mode,
+            outcome="answered",
+            statements=written.statements,
+            warnings=(*written.warnings, *self._warnings(attempt, prompt, finish_reason)),
+            finish_reason=finish_reason,
+            model=model,
+        )
+
+    def _attribute(self, attempt: Attempt, text: str, question: str, passages: Sequence[Passage]) -> _Written:
+        if attempt.question.mode != "quoted":
+            return _Written(text, attribute(text, question, passages, vectors=attempt.vectors).statements)
+        parsed = parse_quoted(text, passages)
+        attempt.note("quotes", {"num_verbatim": len(parsed.quotes), "num_dropped": parsed.num_dropped})
+        dropped = f"Left out, because it is not in the passages: {parsed.num_dropped} of the model's quotes."
+        return _Written(
+            parsed.answer,
+            quoted_statements(parsed, question, passages, vectors=attempt.vectors),
+            (dropped,) if parsed.num_dropped else (),
+        )
+
+    def _room(self, attempt: Attempt, standalone: str, summary: str) -> int:
+        """Tokens that the window leaves for passages or a whole document."""
+        window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
+        if max_tokens >= window:
+            raise TooLong(
+                f"max_tokens is {max_tokens}, but the model's whole window has {window} tokens.",
+                remedy=f"Ask for less: {self._settings.max_answer_tokens} is the default.",
+                max_tokens=max_tokens,
+                max_model_len=window,
+            )
+        taken = self._tokenizer.count(standalone) + self._tokenizer.count(summary)
+        return max(0, window - max_tokens - taken - self._settings.history_tokens - _FRAME_TOKENS)
+
+    def _build_prompt(
+        self,
+        attempt: Attempt,
+        standalone: str,
+        excerpts: Sequence[Excerpt],
+        summary: str,
+        history: Sequence[Turn],
+    ) -> Prompt:
+        window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
+        is_document = len(excerpts) == 1 and excerpts[0].passage.start == 0 and excerpts[0].is_whole
+        prompt = build_prompt(
+            self._tokenizer,
+            self._tokenizer.chat_frame(has_system=True),
+            instructions=instructions_for(attempt.question.text, mode=attempt.question.mode),
+            passages=[PromptPassage(e.id, _header(e.passage), e.text) for e in excerpts],
+            question=standalone,
+            max_prompt_tokens=window - max_tokens,
+            max_passage_tokens=None if is_document else attempt.question.max_context_tokens,
+            summary=summary,
+            history=history,
+            max_history_tokens=self._settings.history_tokens,
+        )
+        dropped = [{"id": d.id, "reason": d.reason} for d in prompt.dropped]
+        attempt.note("context", {"prompt_tokens": prompt.num_tokens, "dropped": dropped})
+        return prompt
+
+    def _generate(self, attempt: Attempt, prompt: Prompt) -> tuple[str, str]:
+        """The generated text and why it ended; each delta is published with its cumulative usage."""
+        job, consumption = attempt.run.job, attempt.consumption
+        request = GenerationRequest(
+            prompt_token_ids=prompt.token_ids,
+            sampling=attempt.question.sampling,
+            cache_salt=job.tenant_id,
+            request_id=f"{job.id}-{job.attempt}",
+        )
+        text, finish_reason = "", ""
+        with self._generator.stream(request) as deltas:
+            for delta in deltas:
+                consumption.usage = delta.usage
+                attempt.run.checkpoint()
+                consumption.first_token_at = consumption.first_token_at or time.monotonic()
+                text += delta.text
+                finish_reason = delta.finish_reason or finish_reason
+                consumption.engine = delta.timings or consumption.engine
+                if not delta.text:
+                    continue
+                data = {"text": delta.text, "usage": usage_json(delta.usage), "attempt": job.attempt}
+                self._events.publish(job.id, "delta", data)
+        return text.strip(), finish_reason
+
+    def _warnings(self, attempt: Attempt, prompt: Prompt, finish_reason: str) -> list[str]:
+        warnings = [f"Passage {dropped.id} was left out: {dropped.reason}." for dropped in prompt.dropped]
+        if finish_reason == "length":
+            warnings.append(f"The answer was cut at max_tokens={attempt.question.sampling.max_tokens}.")
+        if finish_reason == "repetition":
+            warnings.append("The generator began to repeat itself and was stopped.")
+        return warnings
+
+
+def _header(passage: Passage) -> str:
+    """Document and place; the headings help a small model as much as they help the reader."""
+    place = " > ".join(passage.headings)
+    return f"{passage.document_name}, p. {passage.first_page}" + (f", {place}" if place else "")
+
+
+def _is_refusal(text: str) -> bool:
+    plain = strip_marks(text)
+    return not plain or any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)

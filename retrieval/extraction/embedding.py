@@ -1,0 +1,118 @@
+"""Extraction by the embedder's similarity beside what rules can tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.usage import ModelUse
+from inference.protocols import Embedder, Tokenizer
+from retrieval.extraction.candidates import list_candidates
+from retrieval.extraction.lexical_signals import Signal, lexical_signals, relative, with_surroundings
+from retrieval.extraction.protocol import Extraction
+from retrieval.extraction.rule import rule_scores
+from retrieval.extraction.selection import Limit, best_first, choose, stop_when_sure, to_extraction
+from retrieval.passages import Passage
+from retrieval.sentence_vectors import SentenceVectors
+
+MAX_SCORED_SENTENCES = 48
+"""What a question costs at most: about 2,000 tokens, one batch. The rest count as the least alike."""
+
+
+SURE_LEAD = 4.0
+"""A lead of the best sentence over the next that makes it enough of an answer.
+
+On 185 questions of XQuAD, CMRC 2018, MultiFieldQA and CJRC so great a lead is seen in 18 %; for 97 %
+of those the best sentence holds the answer, and the second would have held it for 0.5 % of all. At 3.0
+it is 37 % of the questions, and 1.6 % of all answers are lost.
+"""
+
+
+class EmbeddingExtractor:
+    """`PassageExtractor` by the packaged embedder; the default."""
+
+    name = "embedding"
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        tokenizer: Tokenizer,
+        *,
+        max_sentences: int = MAX_SCORED_SENTENCES,
+        sure_lead: float | None = None,
+    ) -> None:
+        """Ready to extract.
+
+        Args:
+            embedder: that of the `SentenceVectors` given later.
+            tokenizer: the generator's.
+            max_sentences: how many are embedded.
+            sure_lead: where `num_sentences` are asked for, give the best alone if it leads by so
+                much (see `SURE_LEAD`); None: always as many as asked for.
+        """
+        self._embedder = embedder
+        self._count = tokenizer.count
+        self._max_sentences = max_sentences
+        self._sure_lead = sure_lead
+
+    def extract(
+        self,
+        question: str,
+        passages: Sequence[Passage],
+        *,
+        num_sentences: int | None = None,
+        max_tokens: int | None = None,
+        vectors: SentenceVectors,
+        query_vector: NDArray[np.float32] | None = None,
+        cache_salt: str = "",
+    ) -> Extraction:
+        """What fits the question best by meaning, words and surroundings."""
+        started = time.perf_counter()
+        limit = Limit.of(num_sentences, max_tokens)
+        candidates = list_candidates(passages)
+        signals = lexical_signals(question, candidates)
+        scores, uses = rule_scores(signals), list[ModelUse]()
+        if candidates:
+            query, uses = self._query(question, query_vector)
+            read = sorted(best_first(scores)[: self._max_sentences])
+            similarities = vectors.embed([candidates[i].text for i in read]) @ query
+            uses.append(vectors.take_use())
+            scores[read] += similarity_scores(similarities)
+            if limit.max_tokens is not None:
+                scores = with_surroundings(scores, candidates)
+        chosen = choose(best_first(scores), candidates, passages, limit=limit, count=self._count)
+        if limit.num_sentences is not None:
+            chosen = stop_when_sure(chosen, scores, self._sure_lead)
+        return to_extraction(
+            chosen,
+            candidates,
+            passages,
+            scores=scores,
+            overlaps=signals.own,
+            count=self._count,
+            uses=uses,
+            started=started,
+            method=self.name,
+        )
+
+    def _query(
+        self, question: str, vector: NDArray[np.float32] | None
+    ) -> tuple[NDArray[np.float32], list[ModelUse]]:
+        if vector is not None:
+            return vector, []
+        embedded = self._embedder.embed_queries([question])
+        use = ModelUse(
+            self._embedder.name,
+            self._embedder.revision,
+            num_tokens=sum(embedded.num_tokens),
+            seconds=embedded.seconds,
+        )
+        return embedded.vectors[0], [use]
+
+
+def similarity_scores(similarities: NDArray[np.float32]) -> Signal:
+    """What similarity adds to the rule's score, by a weight learned on open questions."""
+    return 1.9 * relative(similarities)

@@ -1,0 +1,171 @@
+"""From scored sentences to what is kept of them: the best few, or the best that fit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import InvalidInput
+from core.usage import ModelUse
+from retrieval.extraction.candidates import Candidate
+from retrieval.extraction.protocol import ExtractedSentence, ExtractedSpan, Extraction
+from retrieval.passages import Passage
+
+CountTokens = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much to keep: one of the two is given."""
+
+    num_sentences: int | None
+    max_tokens: int | None
+
+    @classmethod
+    def of(cls, num_sentences: int | None, max_tokens: int | None) -> Limit:
+        """Raises: InvalidInput: both are given, or neither, or the one that is is below 1."""
+        given = [limit for limit in (num_sentences, max_tokens) if limit is not None]
+        if len(given) != 1 or given[0] < 1:
+            raise InvalidInput(
+                f"Extraction was asked for num_sentences={num_sentences} and max_tokens={max_tokens}.",
+                remedy="Give one of them, at least 1.",
+            )
+        return cls(num_sentences, max_tokens)
+
+
+def choose(
+    order: Sequence[int],
+    candidates: Sequence[Candidate],
+    passages: Sequence[Passage],
+    *,
+    limit: Limit,
+    count: CountTokens,
+) -> list[int]:
+    """What is kept of `order`, which is best first; best first again, nothing said twice."""
+    distinct = without_repeats(order, candidates)
+    if limit.num_sentences is not None:
+        return distinct[: limit.num_sentences]
+    return fit(distinct, candidates, passages, max_tokens=limit.max_tokens or 0, count=count)
+
+
+def stop_when_sure(chosen: Sequence[int], scores: NDArray[Any], sure_lead: float | None) -> list[int]:
+    """The best of `chosen` alone where it leads the next by at least `sure_lead`; else all."""
+    is_sure = sure_lead is not None and len(chosen) > 1 and scores[chosen[0]] - scores[chosen[1]] >= sure_lead
+    return list(chosen[:1]) if is_sure else list(chosen)
+
+
+def without_repeats(order: Sequence[int], candidates: Sequence[Candidate]) -> list[int]:
+    """The order without sentences that say what an earlier one said, white space aside."""
+    first: dict[str, int] = {}
+    for i in order:
+        first.setdefault("".join(candidates[i].text.split()), i)
+    return list(first.values())
+
+
+def fit(
+    order: Sequence[int],
+    candidates: Sequence[Candidate],
+    passages: Sequence[Passage],
+    *,
+    max_tokens: int,
+    count: CountTokens,
+) -> list[int]:
+    """Of `order`, best first and without repeats, what fits into `max_tokens` as joined spans.
+
+    A sentence takes along what it leans on if both fit; it is passed over if it does not fit alone.
+    """
+    sizes = {i: count(candidates[i].text) for i in order}
+    kept: list[int] = []
+    left = max_tokens
+    for i in order:
+        if i in kept:
+            continue
+        prop = candidates[i].leans_on
+        needed = [i] if prop is None or prop in kept or prop not in sizes else [i, prop]
+        if sum(sizes[j] for j in needed) > left:
+            needed = [i]
+        if sizes[needed[0]] <= left:
+            kept += needed
+            left -= sum(sizes[j] for j in needed)
+    # White space between joined sentences, and tokens that end differently beside it, may cost
+    # more than the sentences do apart.
+    while kept and count_spans(join_spans(kept, candidates, passages), count) > max_tokens:
+        kept.pop()
+    return kept
+
+
+def join_spans(
+    chosen: Sequence[int], candidates: Sequence[Candidate], passages: Sequence[Passage]
+) -> tuple[ExtractedSpan, ...]:
+    """The chosen sentences in passage and text order, joined where only white space is between."""
+    spans: list[ExtractedSpan] = []
+    for i in sorted(chosen):  # candidates stand in passage and text order
+        new, start = candidates[i], candidates[i].start
+        passage = passages[new.passage_index]
+        if spans and spans[-1].passage_index == new.passage_index:
+            between = passage.text[spans[-1].end - passage.start : start - passage.start]
+            if not between.strip():
+                start = spans.pop().start
+        text = passage.text[start - passage.start : new.end - passage.start]
+        spans.append(ExtractedSpan(new.document_id, new.passage_index, start, new.end, text))
+    return tuple(spans)
+
+
+def count_spans(spans: Sequence[ExtractedSpan], count: CountTokens) -> int:
+    return sum(count(span.text) for span in spans)
+
+
+def best_first(scores: NDArray[Any]) -> list[int]:
+    """Positions by falling score; ties in text order."""
+    return [int(i) for i in np.argsort(-scores, kind="stable")]
+
+
+def to_extraction(
+    chosen: Sequence[int],
+    candidates: Sequence[Candidate],
+    passages: Sequence[Passage],
+    *,
+    scores: NDArray[Any],
+    overlaps: NDArray[Any],
+    count: CountTokens,
+    uses: Sequence[ModelUse],
+    started: float,
+    method: str,
+    note: str = "",
+) -> Extraction:
+    """What the caller gets. `scores` and `overlaps` have a value a candidate."""
+    spans = join_spans(chosen, candidates, passages)
+    return Extraction(
+        sentences=tuple(
+            ExtractedSentence(
+                document_id=candidates[i].document_id,
+                passage_index=candidates[i].passage_index,
+                start=candidates[i].start,
+                end=candidates[i].end,
+                text=candidates[i].text,
+                score=float(scores[i]),
+                overlap=float(overlaps[i]),
+            )
+            for i in chosen
+        ),
+        spans=spans,
+        tokens_in=sum(count(passage.text) for passage in passages),
+        tokens_kept=count_spans(spans, count),
+        uses=tuple(use for use in uses if use.num_tokens or use.usage.prompt_tokens),
+        seconds=time.perf_counter() - started,
+        method=method,
+        note=note,
+    )
+
+
+def in_front(scores: NDArray[Any], read: Sequence[int], better: NDArray[Any]) -> NDArray[np.float64]:
+    """`scores` with those of the candidates `read` replaced by `better`; all others stand behind."""
+    behind = float(better.min()) - 1.0 - float(scores.max())
+    result: NDArray[np.float64] = scores.astype(np.float64) + behind
+    result[list(read)] = better
+    return result
