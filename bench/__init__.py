@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, str] = {
     "extraction": "bench.extraction",
     "answers": "bench.answers",
     "grounding": "bench.grounding",
+    "context": "bench.context",
 }
 
 

@@ -187,7 +187,8 @@ def _figures(results: Sequence[_SetResult], cost: ConversationCost) -> dict[str,
         "recall5_last_turn": last,
         "recall5_ours": ours,
         "recall5_gold": gold,
-        "gap_closed": (ours - last) / (gold - last) if gold > last else 1.0,
+        # Where the rewrite finds no more than the last turn, there is no gap to close, only one to open.
+        "gap_closed": (ours - last) / (gold - last) if gold > last else float(ours >= last),
         "cost_turn_200_vs_turn_20": cost.ratio,
     }
 
@@ -244,4 +245,8 @@ def _tables(results: Sequence[_SetResult], cost: ConversationCost) -> list[Bench
 
 
 def _held_out(result: _SetResult, system: str) -> str:
-    return "tuned" if result.name in _TUNED_WHOLE else f"{result.mean(system, 'held out'):.3f}"
+    if result.name in _TUNED_WHOLE:
+        return "tuned"
+    if all(task.half == "tuned" for task in result.tasks):
+        return "none"
+    return f"{result.mean(system, 'held out'):.3f}"

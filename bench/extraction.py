@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.extraction_baselines import BASELINES, keep_plainly
-from bench.extraction_collection import MAX_PASSAGE_TOKENS, NUM_PASSAGES, Case, DocumentBed
+from bench.extraction_collection import MAX_PASSAGE_TOKENS, NUM_PASSAGES, Case, find_cases
 from bench.extraction_engine import find_engine
 from bench.extraction_sets import load_sets
 from bench.report import BenchOptions, BenchResult, BenchTable
-from bench.search_collection import MemoizingEmbedder
+from bench.search_collection import MemoizingEmbedder, SearchBed
 from inference.encoders import load_embedder
 from retrieval.extraction import EmbeddingExtractor, PassageExtractor, RuleExtractor
 from retrieval.sentence_vectors import SentenceVectors
@@ -67,9 +67,9 @@ def run(options: BenchOptions) -> BenchResult:
     num_asked: dict[str, int] = {}
     num_questions = _NUM_QUICK_QUESTIONS if options.quick else _NUM_QUESTIONS
     with tempfile.TemporaryDirectory(prefix="longleaf-bench-") as folder:
-        bed = DocumentBed(Path(folder), embedder)
+        bed = SearchBed(Path(folder), embedder)
         for evidence_set in load_sets(options.data_dir, num_questions=num_questions):
-            cases = bed.cases(evidence_set)
+            cases = find_cases(bed, evidence_set, embedder.tokenizer)
             num_asked[evidence_set.name] = len(evidence_set.questions)
             if evidence_set.is_cross:
                 crossing.add(evidence_set.name)

@@ -74,7 +74,7 @@ def _thinned(whole: EvidenceSet, num_questions: int) -> EvidenceSet:
     wanted: set[str] = set()
     for question in _spread(whole.questions, num_questions):
         grown = wanted | question.document_ids
-        if sum(lengths[key] for key in grown) <= num_questions * _CHARACTERS_PER_QUESTION:
+        if not wanted or sum(lengths[key] for key in grown) <= num_questions * _CHARACTERS_PER_QUESTION:
             wanted = grown
     documents = tuple(document for document in whole.documents if document.id in wanted)
     questions = [question for question in whole.questions if question.document_ids <= wanted]

@@ -21,7 +21,7 @@ from client import LongleafClient
 from core.errors import EngineUnavailable
 from embedded.stack import EmbeddedStack
 
-MODEL_SECONDS = ("engine_seconds", "embed_seconds", "extract_seconds")
+MODEL_SECONDS = ("engine_seconds", "embed_seconds", "rerank_seconds", "extract_seconds")
 _MAX_TOKENS = 4
 _CITIES = ("Aldora", "Brenmark", "Castelin", "Dunwick", "Eastmere", "Fallowby", "Greywater", "Highcombe")
 

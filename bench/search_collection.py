@@ -25,7 +25,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.index_segments import IndexSegmentRepository
 from storage.migrate import upgrade
-from storage.models import Chunk, Tenant
+from storage.models import Chunk, Page, Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,18 @@ class SearchBed:
         chunks = [self._chunk(document_id, collection_id, draft) for draft in document.drafts]
         ChunkRepository(session, self.tenant_id).replace(document_id, chunks)
         return document_id, [ChunkId(chunk.id) for chunk in chunks]
+
+    def _page(self, document_id: DocumentId, paragraph: Paragraph) -> Page:
+        """What quotes are checked against."""
+        length = len(paragraph.text)
+        return Page(
+            document_id=document_id,
+            number=1,
+            tenant_id=self.tenant_id,
+            start=0,
+            end=length,
+            text=paragraph.text,
+        )
 
     def _chunk(self, document_id: DocumentId, collection_id: CollectionId, draft: ChunkDraft) -> Chunk:
         return Chunk(

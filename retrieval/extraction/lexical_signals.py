@@ -18,8 +18,6 @@ from retrieval.term_weights import TermWeights, term_pairs_of
 
 Signal = NDArray[np.float64]  # (num_candidates,)
 
-_SURROUNDINGS = 0.25
-
 # No text answers "how many" with these words; left in, they would be its rarest.
 _QUESTION_WORDS = re.compile(
     r"\b(?:what|which|who|whom|whose|when|where|why|how|did|does|do)\b"
@@ -88,14 +86,6 @@ def neighbours_mean(values: NDArray[Any], candidates: Sequence[Candidate]) -> Si
         if beside:
             result[i] = sum(beside) / len(beside)
     return result
-
-
-def with_surroundings(scores: Signal, candidates: Sequence[Candidate]) -> Signal:
-    """Scores for a text to be read: what stands between good sentences is worth more there.
-
-    An answer that rests on several sentences mostly rests on neighbours.
-    """
-    return scores + _SURROUNDINGS * neighbours_mean(scores, candidates)
 
 
 def relative(values: NDArray[Any]) -> Signal:

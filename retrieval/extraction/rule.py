@@ -15,7 +15,6 @@ from retrieval.extraction.lexical_signals import (
     Signal,
     lexical_signals,
     relative,
-    with_surroundings,
 )
 from retrieval.extraction.protocol import Extraction
 from retrieval.extraction.selection import Limit, best_first, choose, to_extraction
@@ -49,8 +48,6 @@ class RuleExtractor:
         candidates = list_candidates(passages)
         signals = lexical_signals(question, candidates)
         scores = rule_scores(signals)
-        if limit.max_tokens is not None:
-            scores = with_surroundings(scores, candidates)
         chosen = choose(best_first(scores), candidates, passages, limit=limit, count=self._count)
         return to_extraction(
             chosen,

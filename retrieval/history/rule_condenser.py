@@ -30,7 +30,7 @@ class RuleSettings:
     """
 
     decay: float = 0.5
-    min_weight: float = 0.2
+    min_weight: float = 0.4
     name_weight: float = 2.0
     answered_weight: float = 0.5
     link_weight: float = 4.0
