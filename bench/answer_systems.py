@@ -59,7 +59,9 @@ class OurService:
         try:
             with self._service.new_client() as client:
                 ask = partial(client.ask, self._collection_id, question, max_tokens=MAX_TOKENS)
-                text = ask(**{"mode": "auto", **self._request})["text"] or ""
+                answer = ask(**{"mode": "auto", **self._request})
+                short = answer["short_answer"]
+                text = short["text"] if short else answer["text"] or ""
                 written = ask(**{**self._request, "mode": "abstractive"})["text"] or ""
         except (ClientError, TimeoutError) as error:
             return Reply(question, "", "", error=f"{type(error).__name__}: {error}")

@@ -71,8 +71,7 @@ def run(options: BenchOptions) -> BenchResult:
                 for answer_set in sets:
                     own = _measure(service, system, answer_set)
                     scores += own
-                    f1 = mean([one.f1 for one in own])
-                    print(f"{name}, {answer_set.name}: F1 {f1:.3f}", file=sys.stderr)
+                    print(f"{name}, {answer_set.name}: {_in_short(own)}", file=sys.stderr)
     return _result(scores, names, sets, options)
 
 
@@ -86,6 +85,12 @@ def _measure(service: RecordedService, system: System, answer_set: AnswerSet) ->
         score(service.proxy, system.name, answer_set, question, replies[question.text])
         for question in answer_set.questions
     ]
+
+
+def _in_short(scores: Sequence[Score]) -> str:
+    f1, logprob = mean([one.f1 for one in scores]), mean([one.gold_logprob for one in scores])
+    num_tokens = mean([float(one.prompt_tokens) for one in scores])
+    return f"F1 {f1:.3f}, log p(gold) {logprob:.3f}, {num_tokens:,.0f} prompt tokens"
 
 
 def _reset_prefix_cache(service: RecordedService) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -139,7 +139,7 @@ def run_conversation(
         sync_price_book(session, load_price_book(), now=utc_now())
     pipeline = build_answer_pipeline(
         settings=AskSettings(),  # type: ignore[call-arg]
-        defaults=ModelDefaults(mode="abstractive", extraction="none", condensing="rule"),
+        defaults=replace(ModelDefaults.of(None), condensing="rule"),
         database=bed.database,
         events=UnheardEvents(),
         embedder=embedder,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ from core.ids import content_hash
 
 NEIGHBOUR_CHARACTERS = 120
 """How far from a quote the gold answer may stand: about a sentence, in either language."""
+
+STRICT_SUPPORT = 0.72
+"""The `min_support` with the best F1 of refusals on the half of RGB that is not asked here.
+
+The default refuses far less: it is fitted to refuse few questions that have an answer.
+"""
 
 _UPLOAD_SECONDS = 3600.0
 
@@ -48,6 +54,7 @@ class Verdict:
     is_refused: bool
     is_correct: bool
     citations: tuple[CitationVerdict, ...]
+    support: float = 0.0  # what the passages were found to be worth, before any threshold
 
     @property
     def should_refuse(self) -> bool:
@@ -152,6 +159,7 @@ def judge(
         is_refused=refused,
         is_correct=not refused and contains_answer(answer["text"], question.answers),
         citations=tuple(_judge_citation(question, citation, read, positive) for citation in citations),
+        support=float((answer.get("steps") or {}).get("support", {}).get("value", 0.0)),
     )
 
 
@@ -177,16 +185,23 @@ def figures_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
 
     Refusals are counted on the files that are made for it, citations on all questions that have an answer.
     """
-    refusal = refusal_figures([v for v in verdicts if v.question.tests_refusal])
+    testing = [v for v in verdicts if v.question.tests_refusal]
+    refusal = refusal_figures(testing)
     citations = [c for verdict in verdicts for c in verdict.citations]
     due = [c for verdict in verdicts if not verdict.should_refuse for c in verdict.citations]
     return {
         "refusal_f1": refusal.f1,
         "refusal_precision": refusal.precision,
         "refusal_recall": refusal.recall,
+        "refusal_f1_strict": refusal_figures(list(map(strictly, testing))).f1,
         "citation_precision": _share([c.holds or c.supports for c in due]),
         "citations_verbatim": _share([c.is_verbatim for c in citations]),
     }
+
+
+def strictly(verdict: Verdict) -> Verdict:
+    """What would have come of the question at `STRICT_SUPPORT`."""
+    return replace(verdict, is_refused=verdict.is_refused or verdict.support < STRICT_SUPPORT)
 
 
 def refusal_figures(verdicts: Sequence[Verdict]) -> RefusalFigures:
@@ -207,9 +222,16 @@ def _details(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     groups = _groups(verdicts)
     return {
         "refusal": {name: _refusal_json(found) for name, found in groups.items()},
+        "refusal_strict": {name: _refusal_json(list(map(strictly, found))) for name, found in groups.items()},
         "citations": {name: _citation_shares(found) for name, found in groups.items()},
         "answers": [
-            {"id": v.question.id, "condition": v.condition, "refused": v.is_refused, "correct": v.is_correct}
+            {
+                "id": v.question.id,
+                "condition": v.condition,
+                "support": v.support,
+                "refused": v.is_refused,
+                "correct": v.is_correct,
+            }
             for v in verdicts
         ],
     }
@@ -252,33 +274,33 @@ def _groups(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
 
 
 def _tables(mode: str, verdicts: Sequence[Verdict]) -> list[BenchTable]:
-    refusals, citations = [], []
-    for name, found in _groups(verdicts).items():
-        r, c = refusal_figures(found), _citation_shares(found)
-        refused = {
-            condition: _share([v.is_refused for v in found if v.condition == condition])
-            for condition in CONDITIONS
-        }
-        refusals.append(
-            (
-                name,
-                *(f"{refused[condition]:.3f}" for condition in CONDITIONS),
-                *(f"{value:.3f}" for value in (r.precision, r.recall, r.f1, r.always)),
-            )
-        )
-        citations.append((name, *(f"{value:.4g}" for value in c.values())))
+    groups = _groups(verdicts)
+    columns = ("questions", *CONDITIONS, "precision", "recall", "F1", "F1 of refusing all")
     return [
+        BenchTable(f"{mode}: share refused", columns, [_refusal_row(name, v) for name, v in groups.items()]),
         BenchTable(
-            f"{mode}: share refused",
-            ("questions", *CONDITIONS, "precision", "recall", "F1", "F1 of refusing all"),
-            refusals,
+            f"{mode}: share refused if min_support were {STRICT_SUPPORT}, fitted to the other half",
+            columns,
+            [_refusal_row(name, list(map(strictly, found))) for name, found in groups.items()],
         ),
         BenchTable(
             f"{mode}: citations where there is an answer",
             ("questions", "citations", "hold it", "or support it", "answering page", "first", "answer right"),
-            citations,
+            [
+                (name, *(f"{value:.4g}" for value in _citation_shares(found).values()))
+                for name, found in groups.items()
+            ],
         ),
     ]
+
+
+def _refusal_row(name: str, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    figures = refusal_figures(verdicts)
+    shares = [
+        _share([v.is_refused for v in verdicts if v.condition == condition]) for condition in CONDITIONS
+    ]
+    values = (*shares, figures.precision, figures.recall, figures.f1, figures.always)
+    return (name, *(f"{value:.3f}" for value in values))
 
 
 def _share(values: Sequence[bool]) -> float:

@@ -220,7 +220,10 @@ def _details(results: Sequence[_SetResult]) -> dict[str, Any]:
             }
             for result in results
         },
-        "held_out_mean_ndcg10": {s: _mean([result.held_out_mean(s) for result in results]) for s in SYSTEMS},
+        "held_out_mean_ndcg10": {
+            s: _mean([result.held_out_mean(s) for result in results if any(result.is_held_out)])
+            for s in SYSTEMS
+        },
     }
 
 
@@ -240,26 +243,28 @@ def _tables(results: Sequence[_SetResult]) -> list[BenchTable]:
             str(result.num_questions),
             f"{result.gain():+.1f}",
             _points(result.difference("reranked", "hybrid")),
-            " / ".join(f"{result.held_out_mean(s):.3f}" for s in SYSTEMS),
+            str(sum(result.is_held_out)),
+            " / ".join(f"{result.held_out_mean(s):.3f}" for s in SYSTEMS) if any(result.is_held_out) else "–",
         )
         for result in results
     ]
     return [
         BenchTable(
-            "retrieval quality (* half of the questions chose the weights)",
+            "retrieval quality (* some of the questions, ** all of them had a say in constants)",
             ("set", "system", *_METRICS),
             rows,
         ),
         BenchTable(
-            "nDCG@10: points, 95 % interval; and on questions that chose nothing",
-            ("set", "questions", "hybrid - best side", "reranked - hybrid", " / ".join(SYSTEMS)),
+            "nDCG@10: points with their 95 % interval; values on the questions that chose no constant",
+            ("set", "questions", "hybrid - best side", "reranked - hybrid", "unseen", " / ".join(SYSTEMS)),
             differences,
         ),
     ]
 
 
 def _label(result: _SetResult) -> str:
-    return result.retrieval_set.name + ("" if all(result.is_held_out) else " *")
+    marks = "" if all(result.is_held_out) else " *" if any(result.is_held_out) else " **"
+    return result.retrieval_set.name + marks
 
 
 def _points(difference: Difference) -> str:

@@ -1,28 +1,33 @@
 """Questions with the passages found for them, of which it is known whether they hold the answer.
 
-The passages come from the product's own search. A question of a reading-comprehension set makes two
-cases: with the paragraph that answers it, and without, the next best passages in its place.
+The passages come from the product's own search. A question of a reading-comprehension set makes three
+cases: with the paragraph that answers it; without it, the next best passages in its place; and with it, but
+without the sentences that have the answer, as pages do that are about the very thing and leave out only what
+was asked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.grounding_sets import CONDITIONS, load_questions, read_rows
+from bench.metrics import contains_answer
 from bench.search_collection import SearchBed
 from bench.search_sets import SETS, Paragraph, SearchSet, load_set
 from core.ids import CollectionId, content_hash
 from inference.protocols import Tokenizer
 from ingest.chunking import chunk_document
 from retrieval.passages import Passage
+from retrieval.sentences import split_sentences
 
 NUM_PASSAGES = 6
+TAKEN_OUT = "-taken-out"
 _CHUNK_TOKENS, _OVERLAP_TOKENS = 240, 24
 _READABLE_TYPES = ("factual", "multi-hop", "unanswerable")  # what one or two sentences can answer
 
@@ -63,7 +68,7 @@ class CaseMaker:
     data_dir: Path
 
     def left_out(self, name: str, *, asked: str, read: str, num_paragraphs: int) -> Iterator[SupportCase]:
-        """The questions of search set `asked` about the first paragraphs of set `read`, both ways."""
+        """The questions of search set `asked` about the first paragraphs of set `read`, all ways."""
         paragraphs = self._search_set(read).paragraphs[:num_paragraphs]
         articles = {_key(p.id): p.title or p.id for p in paragraphs}
         collection_id, names = self.bed.add(SearchSet(name, paragraphs, [], False))
@@ -78,6 +83,8 @@ class CaseMaker:
             group = articles[min(relevant)]
             if any(p in first for p in own):
                 yield SupportCase(name, name, group, question.text, first, vector, True)
+                if question.answers and asked == read:
+                    yield from _taken_out(name, group, question.text, first, vector, question.answers)
             yield SupportCase(name, name, group, question.text, others, vector, False)
 
     def judgments(self, *, num_documents: int) -> Iterator[SupportCase]:
@@ -174,6 +181,29 @@ class CaseMaker:
             overlap_tokens=_OVERLAP_TOKENS,
         )
         return [Paragraph(f"{name}#{draft.position}", title, draft.text) for draft in drafts]
+
+
+def _taken_out(
+    name: str,
+    group: str,
+    question: str,
+    passages: Sequence[Passage],
+    vector: NDArray[np.float32],
+    answers: Sequence[str],
+) -> Iterator[SupportCase]:
+    """Two cases, of a set of their own: the passages, and what is left without the answer."""
+    left = tuple(p for p in (without_answer(p, answers) for p in passages) if p.text)
+    if left:
+        name += TAKEN_OUT
+        yield SupportCase(name, name, group, question, tuple(passages), vector, True)
+        yield SupportCase(name, name, group, question, left, vector, False)
+
+
+def without_answer(passage: Passage, answers: Sequence[str]) -> Passage:
+    """`passage` without the sentences that have one of `answers`."""
+    sentences = [sentence.text for sentence in split_sentences(passage.text)]
+    kept = [text for text in sentences if not contains_answer(text, answers)]
+    return passage if len(kept) == len(sentences) else replace(passage, text="\n".join(kept))
 
 
 def _key(paragraph_id: str) -> str:

@@ -45,13 +45,31 @@ class ModelDefaults:
     mode: str
     extraction: str
     condensing: Literal["rule", "model"]
+    extracted_tokens: int
+    hot_questions: int
+    is_brief: bool
 
     @classmethod
     def of(cls, num_parameters: int | None) -> ModelDefaults:
         """A model of unknown size is taken for a large one."""
         if num_parameters is not None and num_parameters < SMALL_BELOW_PARAMETERS:
-            return cls(mode="extractive", extraction="embedding", condensing="rule")
-        return cls(mode="abstractive", extraction="none", condensing="model")
+            # It reads little at a time: a whole passage hides from it what two sentences say.
+            return cls(
+                mode="extractive",
+                extraction="embedding",
+                condensing="rule",
+                extracted_tokens=150,
+                hot_questions=0,
+                is_brief=True,
+            )
+        return cls(
+            mode="abstractive",
+            extraction="none",
+            condensing="model",
+            extracted_tokens=600,
+            hot_questions=3,
+            is_brief=False,
+        )
 
 
 def build_answer_pipeline(
@@ -99,20 +117,27 @@ def build_answer_pipeline(
         material=MaterialPlanner(
             database,
             settings,
-            extractors=_extractors(embedder, tokenizer, small_model, cross_encoder),
+            extractors=_extractors(settings, embedder, tokenizer, small_model, cross_encoder),
             default_extraction=defaults.extraction,
+            extracted_tokens=settings.extracted_tokens or defaults.extracted_tokens,
+            hot_questions=defaults.hot_questions,
         ),
         generator=generator,
         tokenizer=tokenizer,
+        is_brief=defaults.is_brief,
         ledger=ledger,
     )
 
 
 def _extractors(
-    embedder: Embedder, tokenizer: ChatTokenizer, small_model: SmallModel, cross_encoder: Reranker | None
+    settings: AskSettings,
+    embedder: Embedder,
+    tokenizer: ChatTokenizer,
+    small_model: SmallModel,
+    cross_encoder: Reranker | None,
 ) -> Mapping[str, PassageExtractor]:
     found: list[PassageExtractor] = [
-        EmbeddingExtractor(embedder, tokenizer),
+        EmbeddingExtractor(embedder, tokenizer, sure_lead=settings.extractive_sure_lead),
         RuleExtractor(tokenizer),
         ChoiceExtractor(small_model, tokenizer),
     ]

@@ -50,6 +50,8 @@ def _write(console: Console, text: str) -> None:
 
 def print_sources(answer: Answer, client: LongleafClient, console: Console) -> None:
     """Citations; for a refusal the nearest passages, which the reader may judge."""
+    if (short := answer["short_answer"]) is not None:
+        _print_hanging(console, "  = ", f"{_one_line(short['text'])} [{short['citation']}]", style="bold")
     for citation in answer["citations"]:
         where = _where(citation["document_name"], citation["first_page"], citation["last_page"])
         gone = " (withdrawn since)" if citation["withdrawn"] else ""

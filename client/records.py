@@ -145,6 +145,15 @@ class Passage(TypedDict):
     score: float
 
 
+class ShortAnswer(TypedDict):
+    """The phrase of citation number `citation` that says the answer shortest."""
+
+    text: str
+    start: int
+    end: int
+    citation: int
+
+
 class Usage(TypedDict):
     """`prompt_tokens` includes `cached_tokens`."""
 
@@ -172,6 +181,8 @@ class Answer(TypedDict):
     outcome: Literal["answered", "refused"] | None
     text: str | None
     statements: list[Statement]
+    short_answer: ShortAnswer | None
+    steps: dict[str, Any]
     citations: list[Citation]
     passages: list[Passage]
     warnings: list[str]

@@ -104,7 +104,10 @@ class AskSettings(BaseModel):
     min_support: float | None = Field(
         None, ge=0, le=1, description="Support under which a question is refused; empty: calibrated."
     )
-    extractive_sentences: int = Field(2, ge=1, le=10)
+    extractive_sentences: int = Field(2, ge=1, le=10, description="Most sentences of an extractive answer.")
+    extractive_sure_lead: float | None = Field(
+        4.0, gt=0, description="One sentence is the answer where it leads the next by so much; empty: never."
+    )
 
 
 class WorkerSettings(BaseModel):

@@ -202,6 +202,7 @@ def _given_answer(documents: DocumentRepository, answer: Answer) -> GivenAnswer:
         text=answer.text or "",
         passages=[_span(documents, stored) for stored in answer.passages],
         citations=[CitedSpan(_span(documents, stored), stored["quote"]) for stored in answer.citations],
+        short_text=(answer.short_answer or {}).get("text", ""),
     )
 
 

@@ -51,12 +51,13 @@ class CitedSpan:
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """What came back. `passages` are best first."""
+    """What came back. `passages` are best first; `short_text` is the short answer, if there is one."""
 
     outcome: str
     text: str
     passages: Sequence[Span]
     citations: Sequence[CitedSpan]
+    short_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def score_answer(gold: Mapping[str, Any], answer: GivenAnswer) -> Score:
     if found:
         metrics |= _retrieval([places[0].rank if places else None for places in found])
     if gold["answers"]:
-        metrics |= _words(gold["answers"], "" if refused else strip_citation_marks(answer.text))
+        text = "" if refused else strip_citation_marks(answer.text)
+        metrics |= _words(gold["answers"], text, short="" if refused else answer.short_text)
     places = [place for each in found for place in each]
     supports = tuple(_supports(citation, gold, places) for citation in answer.citations)
     if known := [each for each in supports if each is not None]:
@@ -150,10 +152,11 @@ def _retrieval(ranks: Sequence[int | None]) -> Metrics:
     }
 
 
-def _words(golds: Sequence[str], text: str) -> Metrics:
+def _words(golds: Sequence[str], text: str, *, short: str) -> Metrics:
+    """EM and F1 of the short answer, where there is one; containment of all that was said."""
     return {
-        "em": exact_match(text, golds),
-        "f1": token_f1(text, golds),
+        "em": exact_match(short or text, golds),
+        "f1": token_f1(short or text, golds),
         "contains_answer": contains_answer(text, golds),
     }
 

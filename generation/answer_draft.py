@@ -29,7 +29,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer before its citations are verified; one that is `refused` states nothing."""
+    """An answer before its citations are verified; one that is `refused` states nothing.
+
+    `short_answer` lies within one of the quotes.
+    """
 
     mode: str
     outcome: Literal["answered", "refused"]
@@ -37,6 +40,7 @@ class Draft:
     warnings: tuple[str, ...] = ()
     finish_reason: str = "stop"
     model: str = ""
+    short_answer: Quote | None = None
 
     @property
     def quotes(self) -> list[Quote]:
@@ -119,3 +123,21 @@ def compose(
 def statements_json(statements: Sequence[PlacedStatement]) -> list[dict[str, Any]]:
     """For `storage.models.Answer.statements`."""
     return [asdict(statement) | {"citations": list(statement.citations)} for statement in statements]
+
+
+def short_answer_json(short: Quote | None, citations: Sequence[Citation]) -> dict[str, Any] | None:
+    """For `storage.models.Answer.short_answer`: the phrase, where it stands, and its citation's number.
+
+    None where there is no phrase, or its quote did not survive verification. The text is cut out of
+    the citation, so it is as verbatim as that.
+    """
+    if short is None:
+        return None
+    for citation in citations:
+        if (
+            citation.document_id == short.document_id
+            and citation.start <= short.start < short.end <= citation.end
+        ):
+            text = citation.quote[short.start - citation.start : short.end - citation.start]
+            return {"text": text, "start": short.start, "end": short.end, "citation": citation.number}
+    return None

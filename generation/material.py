@@ -48,6 +48,8 @@ class MaterialPlanner:
 
     Args:
         extractors: by method. `auto` is `default_extraction`, which may be `none`.
+        extracted_tokens: room for the sentences that are kept.
+        hot_questions: as in `plan_passages`.
     """
 
     def __init__(
@@ -57,11 +59,15 @@ class MaterialPlanner:
         *,
         extractors: Mapping[str, PassageExtractor],
         default_extraction: str,
+        extracted_tokens: int,
+        hot_questions: int,
     ) -> None:
         self._database = database
         self._settings = settings
         self._extractors = extractors
         self._default_extraction = default_extraction
+        self._extracted_tokens = extracted_tokens
+        self._hot_questions = hot_questions
 
     def plan(
         self,
@@ -84,8 +90,7 @@ class MaterialPlanner:
         whole = self.whole_document(attempt, passages, room_tokens=room_tokens, recent=recent)
         if whole is not None:
             return [Excerpt(whole, whole.text, is_whole=True)]
-        method = attempt.question.extraction
-        method = self._default_extraction if method == "auto" else method
+        method = self._method(attempt)
         if method == "none":
             excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
         else:
@@ -112,7 +117,7 @@ class MaterialPlanner:
         decision = decide_context(
             question.context,
             candidate,
-            passage_tokens=min(question.max_context_tokens, sum(p.num_generator_tokens for p in passages)),
+            passage_tokens=self._passage_tokens(attempt, passages),
             room_tokens=room_tokens,
             max_whole_tokens=self._settings.max_whole_tokens,
             cached_token_share=self._settings.cached_token_share,
@@ -133,6 +138,15 @@ class MaterialPlanner:
                 "`cross_encoder` needs a model in LONGLEAF_ASK__RERANKER.",
             )
         return self._extractors[method]
+
+    def _method(self, attempt: Attempt) -> str:
+        method = attempt.question.extraction
+        return self._default_extraction if method == "auto" else method
+
+    def _passage_tokens(self, attempt: Attempt, passages: Sequence[Passage]) -> int:
+        """What passages take of a prompt: all that was found, or the room of what is kept of it."""
+        found = min(attempt.question.max_context_tokens, sum(p.num_generator_tokens for p in passages))
+        return found if self._method(attempt) == "none" else min(found, self._extracted_tokens)
 
     def _recent(self, attempt: Attempt) -> list[RecentAnswer]:
         since = utc_now() - timedelta(seconds=self._settings.whole_lookback_seconds)
@@ -194,7 +208,8 @@ class MaterialPlanner:
             passages,
             sent_whole=[answer.steps.get("context", {}).get("sent_whole", []) for answer in recent],
             found_before=[[_stored_id(passage) for passage in answer.passages] for answer in recent],
-            max_whole_tokens=max(0, attempt.question.max_context_tokens - self._settings.extracted_tokens),
+            hot_questions=self._hot_questions,
+            max_whole_tokens=max(0, attempt.question.max_context_tokens - self._extracted_tokens),
         )
         excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in plan.whole]
         if not plan.tail:
@@ -202,7 +217,7 @@ class MaterialPlanner:
         extraction = self.extractor(method).extract(
             attempt.question.text,
             plan.tail,
-            max_tokens=min(self._settings.extracted_tokens, attempt.question.max_context_tokens),
+            max_tokens=min(self._extracted_tokens, attempt.question.max_context_tokens),
             vectors=attempt.vectors,
             query_vector=query_vector,
             cache_salt=attempt.tenant_id,

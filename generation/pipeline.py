@@ -21,7 +21,14 @@ from core.errors import LongleafError, TooLong
 from core.settings import AskSettings
 from core.usage import ModelUse
 from generation.accounts import AnswerAccounts
-from generation.answer_draft import Draft, PlacedStatement, Statement, compose, statements_json
+from generation.answer_draft import (
+    Draft,
+    PlacedStatement,
+    Statement,
+    compose,
+    short_answer_json,
+    statements_json,
+)
 from generation.answer_json import extraction_json, passage_json, timings_json
 from generation.asked_question import Question, question_of
 from generation.attempt import Attempt
@@ -31,9 +38,11 @@ from generation.material import MaterialPlanner
 from generation.understanding import QuestionReader, Understood
 from generation.writer import AnswerWriter
 from inference.protocols import ChatTokenizer, Embedder, Generator
+from retrieval.extraction import Extraction
 from retrieval.passages import Passage
 from retrieval.pipeline import RetrievalPipeline, SearchResult
 from retrieval.sentence_vectors import SentenceVectors
+from retrieval.short_answer import short_answer
 from retrieval.support import SupportEstimator
 from storage.answers import AnswerRepository
 from storage.database import Database
@@ -59,6 +68,7 @@ class AnswerPipeline:
         material: MaterialPlanner,
         generator: Generator,
         tokenizer: ChatTokenizer,
+        is_brief: bool,
         ledger: Ledger,
     ) -> None:
         self._settings = settings
@@ -72,7 +82,12 @@ class AnswerPipeline:
         self._material = material
         self._tokenizer = tokenizer
         self._writer = AnswerWriter(
-            settings=settings, events=events, generator=generator, tokenizer=tokenizer, material=material
+            settings=settings,
+            events=events,
+            generator=generator,
+            tokenizer=tokenizer,
+            material=material,
+            is_brief=is_brief,
         )
         self._accounts = AnswerAccounts(database, events, ledger, generator)
         self._verifier = CitationVerifier(database)
@@ -199,7 +214,13 @@ class AnswerPipeline:
         )
         if not statements:
             return self._refuse(attempt.question)
-        return Draft(mode="extractive", outcome="answered", statements=statements, model=self._embedder.name)
+        return Draft(
+            mode="extractive",
+            outcome="answered",
+            statements=statements,
+            model=self._embedder.name,
+            short_answer=_short_answer(understood.text, extraction, passages),
+        )
 
     def _finish(self, attempt: Attempt, understood: Understood, search: SearchResult, draft: Draft) -> None:
         job, question, consumption = attempt.run.job, attempt.question, attempt.consumption
@@ -219,6 +240,7 @@ class AnswerPipeline:
                 outcome="answered" if statements else "refused",
                 text=text,
                 statements=statements_json(statements),
+                short_answer=short_answer_json(draft.short_answer, citations),
                 citations=[citation.as_json() for citation in citations],
                 passages=[passage_json(passage) for passage in search.passages],
                 steps=attempt.steps,
@@ -250,6 +272,14 @@ class AnswerPipeline:
                 num_tokens=num_tokens,
                 max_tokens=self._settings.max_question_tokens,
             )
+
+
+def _short_answer(question: str, extraction: Extraction, passages: Sequence[Passage]) -> Quote | None:
+    found = short_answer(question, extraction.sentences)
+    if found is None:
+        return None
+    name = next(p.document_name for p in passages if p.document_id == found.document_id)
+    return Quote(found.document_id, name, found.start, found.end, found.text)
 
 
 def _compose(

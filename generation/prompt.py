@@ -93,9 +93,10 @@ def build_prompt(
     packing = pack_passages(
         [passage_segment(tokenizer, passage) for passage in passages],
         budget_tokens=room if max_passage_tokens is None else min(room, max_passage_tokens),
-        marker_tokens=lambda number: len(_marker(tokenizer, number)),
+        marker_tokens=lambda number: len(_marker(tokenizer, number)) if instructions.is_numbered else 0,
     )
-    segments = (*before, *_numbered(tokenizer, packing), *turns, *after)
+    included = _numbered(tokenizer, packing) if instructions.is_numbered else packing.included
+    segments = (*before, *included, *turns, *after)
     by_id = {passage.id: passage for passage in passages}
     return Prompt(
         token_ids=tuple(token for segment in segments for token in segment.token_ids),
@@ -121,7 +122,7 @@ def _opening(
 def _closing(
     tokenizer: Tokenizer, frame: ChatFrame, instructions: Instructions, question: str
 ) -> tuple[Segment, ...]:
-    text = f"{instructions.task}{instructions.question_label}{question.strip()}"
+    text = f"{instructions.task}{instructions.question_label}{question.strip()}{instructions.answer_label}"
     return Segment("question", tuple(tokenizer.encode(text))), Segment("frame", frame.tail)
 
 

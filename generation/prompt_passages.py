@@ -14,9 +14,6 @@ from dataclasses import dataclass
 
 from retrieval.passages import Passage
 
-HOT_QUESTIONS = 3
-"""A passage found for so many of the recent questions is sent whole: it will be found again."""
-
 
 @dataclass(frozen=True, slots=True)
 class PassagePlan:
@@ -31,6 +28,7 @@ def plan_passages(
     *,
     sent_whole: Sequence[Sequence[str]],
     found_before: Sequence[Sequence[str]],
+    hot_questions: int,
     max_whole_tokens: int,
 ) -> PassagePlan:
     """Shared passages first, in the order they were sent in; then the hot ones; then the rest.
@@ -40,12 +38,14 @@ def plan_passages(
         sent_whole: ids of the passages that recent prompts began with, in order; the conversation's
             own last prompt first, then the newest.
         found_before: ids of the passages found for each of the recent questions.
+        hot_questions: a passage found for so many of them, this one included, will be found again and
+            is sent whole; 0: none is.
         max_whole_tokens: generator tokens that whole passages may take together.
     """
     by_id = {passage_id(passage): passage for passage in passages}
     head = max((_leading(sent, by_id.keys()) for sent in sent_whole), key=len, default=())
     counts = Counter(name for found in found_before for name in set(found))
-    hot = [name for name in by_id if name not in head and counts[name] + 1 >= HOT_QUESTIONS]
+    hot = [name for name in by_id if name not in head and 0 < hot_questions <= counts[name] + 1]
     # A stable order, whatever the question made of their ranks.
     hot.sort(key=lambda name: (by_id[name].document_id, by_id[name].start))
     whole: list[Passage] = []

@@ -15,7 +15,7 @@ SegmentKind = Literal["frame", "system", "context", "passage", "history", "quest
 class PromptPassage:
     """A retrieved passage as the generator gets to see it.
 
-    `id` is whatever the caller knows it by; `header` names document and page.
+    `id` is whatever the caller knows it by; `header` names document and page, or is empty.
     """
 
     id: str
@@ -60,7 +60,8 @@ class Packing:
 
 def passage_segment(tokenizer: Tokenizer, passage: PromptPassage) -> Segment:
     """The passage with its header. Its number is not in it, or its token ids would depend on its place."""
-    text = f" {passage.header.strip()}\n{passage.text.strip()}\n\n"
+    header = f" {passage.header.strip()}\n" if passage.header.strip() else ""
+    text = f"{header}{passage.text.strip()}\n\n"
     return Segment("passage", tuple(tokenizer.encode(text)), (passage.id,))
 
 

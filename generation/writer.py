@@ -49,12 +49,15 @@ class AnswerWriter:
         generator: Generator,
         tokenizer: ChatTokenizer,
         material: MaterialPlanner,
+        is_brief: bool,
     ) -> None:
+        """`is_brief`: the generator is small and gets the plainest prompt."""
         self._settings = settings
         self._events = events
         self._generator = generator
         self._tokenizer = tokenizer
         self._material = material
+        self._is_brief = is_brief
 
     def write(
         self,
@@ -147,11 +150,15 @@ class AnswerWriter:
     ) -> Prompt:
         window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
         is_document = len(excerpts) == 1 and excerpts[0].passage.start == 0 and excerpts[0].is_whole
+        instructions = instructions_for(
+            attempt.question.text, mode=attempt.question.mode, brief=self._is_brief
+        )
+        numbered = instructions.is_numbered
         prompt = build_prompt(
             self._tokenizer,
             self._tokenizer.chat_frame(has_system=True),
-            instructions=instructions_for(attempt.question.text, mode=attempt.question.mode),
-            passages=[PromptPassage(e.id, _header(e.passage), e.text) for e in excerpts],
+            instructions=instructions,
+            passages=[PromptPassage(e.id, _header(e.passage) if numbered else "", e.text) for e in excerpts],
             question=standalone,
             max_prompt_tokens=window - max_tokens,
             max_passage_tokens=None if is_document else attempt.question.max_context_tokens,

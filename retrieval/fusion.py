@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.errors import InvalidInput
-from core.ids import ChunkId
+from core.ids import ChunkId, DocumentId
 from inference.protocols import Tokenizer
+from retrieval.document_level import document_standings
 from retrieval.hits import ScoredChunk
 
 RANK_CONSTANT = 60
 STATISTICS_DEPTH = 200
-_DENSE_PEAK, _LEXICAL_PEAK = 5.0, 6.0  # deviations that the best chunk usually stands out by
-_MIN_WEIGHT = 0.02  # a blind side still orders what the other has not found
+_DENSE_PEAK, _LEXICAL_PEAK = 5.0, 6.3  # deviations that the best chunk usually stands out by
+_MAX_DEVIATION = 8.0  # the only one of 200 chunks with a word is at 14, which says no more
+_DOCUMENT_WEIGHT = 0.35
+_MIN_WEIGHT = 0.005  # a blind side still orders what the other has not found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ def fuse_rankings(
     lexical: Sequence[ScoredChunk],
     *,
     num_candidates: int,
+    documents: Mapping[ChunkId, DocumentId],
     weights: FusionWeights | None = None,
 ) -> list[FusedChunk]:
     """Merge the first `num_candidates` of two best-first rankings into one.
@@ -59,7 +62,15 @@ def fuse_rankings(
     ranks deeper gets that score and not the worst. And scores become standard deviations above the
     side's mean, so that a side counts by how far its best chunks stand out: where one finds many
     alike, its order means little. For the same reason each side is weighed by its best chunk's
-    deviation (`score = Σ weight · peak · deviation`). Ties break by chunk id.
+    deviation. The dense side adds how near the chunk's document comes as a whole:
+    `score = Σ weight · peak · deviation`. Ties break by chunk id.
+
+    With multilingual-e5-small the constants lie in the middle of a plateau where no set of the
+    retrieval suite falls behind its better side; `bench/retrieval_sets.py` says which questions
+    had a say in that.
+
+    Args:
+        documents: the one that each candidate is of.
 
     Raises:
         InvalidInput: `num_candidates` is below 1.
@@ -72,23 +83,26 @@ def fuse_rankings(
     known = {hit.chunk_id for hit in (*dense, *lexical)}
     # What BM25 has not listed scores 0 with it, if its list is whole: of few chunks that says much.
     num_without_words = len(known) - len(lexical) if len(lexical) < depth else 0
-    sides = (
-        _Side.of(dense, weights.dense / _DENSE_PEAK),
-        _Side.of(lexical, weights.lexical / _LEXICAL_PEAK, num_zeros=num_without_words),
-    )
+    near = _Side.of(dense, weights.dense / _DENSE_PEAK)
+    worded = _Side.of(lexical, weights.lexical / _LEXICAL_PEAK, num_zeros=num_without_words)
     candidates = dict.fromkeys(hit.chunk_id for side in (dense, lexical) for hit in side[:num_candidates])
-    totals = {chunk_id: sum(side.points(chunk_id) for side in sides) for chunk_id in candidates}
+    nearness = {chunk_id: near.deviation(chunk_id) for chunk_id in candidates}
+    standings = document_standings(nearness, documents)
+    totals = {
+        chunk_id: near.weight * (deviation + _DOCUMENT_WEIGHT * standings[documents[chunk_id]])
+        + worded.weight * worded.deviation(chunk_id)
+        for chunk_id, deviation in nearness.items()
+    }
     least = min(totals.values(), default=0.0)
     ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
-    of_dense, of_lexical = (side.ranks for side in sides)
     return [
         FusedChunk(
             chunk_id,
             total - least,
-            dense_score=dense[of_dense[chunk_id]].score if chunk_id in of_dense else None,
-            lexical_score=lexical[of_lexical[chunk_id]].score if chunk_id in of_lexical else None,
-            dense_rank=of_dense[chunk_id] + 1 if chunk_id in of_dense else None,
-            lexical_rank=of_lexical[chunk_id] + 1 if chunk_id in of_lexical else None,
+            dense_score=near.scores.get(chunk_id),
+            lexical_score=worded.scores.get(chunk_id),
+            dense_rank=near.ranks.get(chunk_id),
+            lexical_rank=worded.ranks.get(chunk_id),
             fused_rank=rank,
         )
         for rank, (chunk_id, total) in enumerate(ordered, start=1)
@@ -126,7 +140,7 @@ def weigh_sides(*, legible_share: float, lexical_coverage: float) -> FusionWeigh
             in ten questions in the documents' language, below 0.1 for nine in ten across
             languages, where BM25 sees only names and numbers.
     """
-    return FusionWeights(dense=_ramp(legible_share, 0.6, 0.95), lexical=_ramp(lexical_coverage, 0.03, 0.15))
+    return FusionWeights(dense=_ramp(legible_share, 0.6, 0.95), lexical=_ramp(lexical_coverage, 0.1, 0.2))
 
 
 def legible_share(tokenizer: Tokenizer, text: str) -> float:
@@ -140,27 +154,32 @@ def legible_share(tokenizer: Tokenizer, text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side's deviations by chunk; a chunk beyond its list is taken for the list's last."""
+    """One side of a question; a chunk beyond its list is taken for the list's last."""
 
-    ranks: dict[ChunkId, int]  # from 0
-    deviations: NDArray[np.float64]
+    scores: dict[ChunkId, float]
+    deviations: dict[ChunkId, float]
     last: float
     weight: float  # the peak included
+    ranks: dict[ChunkId, int]
 
     @classmethod
     def of(cls, ranking: Sequence[ScoredChunk], weight: float, *, num_zeros: int = 0) -> _Side:
         """`num_zeros` chunks score 0 besides."""
-        ranks = {hit.chunk_id: rank for rank, hit in enumerate(ranking)}
+        ids = [hit.chunk_id for hit in ranking]
         scores = np.array([hit.score for hit in ranking] + [0.0] * num_zeros)
         spread = float(scores.std()) if len(scores) else 0.0
-        if spread <= 0.0:
-            return cls(ranks, np.zeros(len(scores)), 0.0, 0.0)
-        deviations = (scores - scores.mean()) / spread
-        return cls(ranks, deviations, float(deviations[-1]), weight * float(deviations[0]))
+        above = (scores - scores.mean()) / spread if spread > 0.0 else np.zeros(len(scores))
+        deviations = np.minimum(above, _MAX_DEVIATION).tolist()
+        return cls(
+            scores={hit.chunk_id: hit.score for hit in ranking},
+            deviations=dict(zip(ids, deviations, strict=False)),
+            last=deviations[-1] if deviations else 0.0,
+            weight=weight * deviations[0] if deviations else 0.0,
+            ranks={chunk_id: rank for rank, chunk_id in enumerate(ids, start=1)},
+        )
 
-    def points(self, chunk_id: ChunkId) -> float:
-        rank = self.ranks.get(chunk_id)
-        return self.weight * (self.last if rank is None else float(self.deviations[rank]))
+    def deviation(self, chunk_id: ChunkId) -> float:
+        return self.deviations.get(chunk_id, self.last)
 
 
 def _ramp(value: float, low: float, high: float) -> float:

@@ -28,7 +28,7 @@ from retrieval.fusion import (
 from retrieval.hits import ScoredChunk
 from retrieval.lexical_index import LexicalHits, LexicalIndex
 from retrieval.passages import Passage, merge_passages
-from retrieval.reranking import ChunkReranker, ModelReranker, SentenceReranker
+from retrieval.reranking import MIN_SCORE_SHARE, ChunkReranker, ModelReranker, SentenceReranker
 from retrieval.segments import list_segments
 from retrieval.sentence_vectors import SentenceVectors
 from storage.chunks import ChunkRepository, LiveChunk
@@ -169,8 +169,9 @@ class RetrievalPipeline:
         live = {chunk_id: chunk for one in ranked for chunk_id, chunk in one.hits.live.items()}
         with _timed(seconds, "fuse"):
             ranking = fuse_queries([one.ranking for one in ranked])
+            least = MIN_SCORE_SHARE * ranking[0].score if rerank and ranking else 0.0
             merged = merge_passages(
-                [(chunk, live[chunk.chunk_id]) for chunk in ranking],
+                [(chunk, live[chunk.chunk_id]) for chunk in ranking if chunk.score >= least],
                 num_passages=num_passages,
                 max_tokens=max_passage_tokens,
             )
@@ -257,7 +258,13 @@ class RetrievalPipeline:
             weights = weigh_sides(
                 legible_share=legible_share(self._embedder.tokenizer, query), lexical_coverage=hits.coverage
             )
-            ranking = fuse_rankings(hits.dense, hits.lexical, num_candidates=num_candidates, weights=weights)
+            ranking = fuse_rankings(
+                hits.dense,
+                hits.lexical,
+                num_candidates=num_candidates,
+                documents={chunk_id: chunk.document_id for chunk_id, chunk in hits.live.items()},
+                weights=weights,
+            )
         if vectors is None:
             return _Ranked(ranking, hits, ())
         with _timed(seconds, "rerank"):

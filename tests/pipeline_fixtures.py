@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -212,7 +212,7 @@ def build_house(database: Database, root: Path) -> House:
     )
     answers = build_answer_pipeline(
         settings=settings.ask,
-        defaults=ModelDefaults(mode="extractive", extraction="none", condensing="rule"),
+        defaults=replace(ModelDefaults.of(None), mode="extractive", condensing="rule"),
         database=database,
         events=events,
         embedder=embedder,

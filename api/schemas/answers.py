@@ -68,6 +68,15 @@ class Passage(View):
     score: float | None = Field(None, description="Comparable within one answer only.")
 
 
+class ShortAnswer(View):
+    """The phrase in a cited sentence that says the answer shortest, verbatim."""
+
+    text: str = Field(description="The phrase.")
+    start: int = Field(description="Offset of its first character in the document's text.")
+    end: int = Field(description="Offset after its last.")
+    citation: int = Field(description="The number of the citation that it stands in.")
+
+
 class Usage(View):
     prompt_tokens: int = Field(description="Tokens of the prompt, cached ones included.")
     cached_tokens: int = Field(description="Of those, how many the engine had computed before.")
@@ -109,6 +118,9 @@ class Answer(View):
     )
     text: str | None = Field(description="The answer, with `[n]` after what citation n supports.")
     statements: list[Statement] = Field(description="The answer's sentences in order; none for a refusal.")
+    short_answer: ShortAnswer | None = Field(
+        description="Extractive answers to questions that a phrase answers; else null."
+    )
     citations: list[Citation] = Field(description="By number, which is the order of first appearance.")
     passages: list[Passage] = Field(description="Best first.")
     steps: dict[str, Any] = Field(
@@ -139,6 +151,7 @@ class Answer(View):
             outcome=row.outcome,  # type: ignore[arg-type]  # the column holds nothing else
             text=row.text,
             statements=[Statement.model_validate(stored) for stored in row.statements],
+            short_answer=None if row.short_answer is None else ShortAnswer.model_validate(row.short_answer),
             steps=row.steps,
             citations=[_citation(stored, withdrawn) for stored in row.citations],
             passages=[Passage.model_validate(stored) for stored in row.passages],

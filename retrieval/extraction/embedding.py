@@ -25,9 +25,9 @@ MAX_SCORED_SENTENCES = 48
 SURE_LEAD = 4.0
 """A lead of the best sentence over the next that makes it enough of an answer.
 
-On 185 questions of XQuAD, CMRC 2018, MultiFieldQA and CJRC so great a lead is seen in 18 %; for 97 %
-of those the best sentence holds the answer, and the second would have held it for 0.5 % of all. At 3.0
-it is 37 % of the questions, and 1.6 % of all answers are lost.
+On XQuAD's 1,189 English questions 30 % of the best sentences lead by so much; 97 % of those hold the
+answer, and giving them alone loses 0.25 % of all answers. On 185 questions, most of them Chinese, of
+XQuAD, CMRC 2018, MultiFieldQA and CJRC it is 24 %, 96 % and 1.1 %.
 """
 
 

@@ -48,8 +48,14 @@ def is_content(word: str, tag: str) -> bool:
     return word not in _GENERIC and (tag.startswith(_NAMES) or tag in _NOUNS) and word.isalnum()
 
 
+# Says more about what was asked, and asks nothing: 我在上海。
+_STATES = re.compile(r"\s*(?:我(?:是|在|住|有|想|需要|的意思是|说的是|指的是)|我们(?:是|在|有))[^？?吗呢]*")
+
+
 def need_of(question: str) -> Need:
     """How far the question depends on what was said before."""
+    if _STATES.fullmatch(question):
+        return Need.STATES
     if _REFERS.search(question):
         return Need.REFERS
     phrases = list(phrases_of(question))

@@ -67,7 +67,7 @@ _CONTINUES = re.compile(
 )
 # Says more about what was asked, and asks nothing: `I am in Oslo.`
 _STATES = re.compile(
-    r"\s*(?:i(?:'m| am| live| have| was| need| prefer)|we(?:'re| are| have)|my)\b[^?]*$", re.IGNORECASE
+    r"\s*(?:i(?:'m| am| live| have| was| need| prefer| meant?)|we(?:'re| are| have)|my)\b[^?]*$", re.IGNORECASE
 )
 # Names a topic of its own: `what is a gurdwara`, `tell me about …`.
 _DEFINES = re.compile(
@@ -117,13 +117,15 @@ def is_content(word: str) -> bool:
 def need_of(question: str) -> Need:
     """How far the question depends on what was said before."""
     plain = _EXPLETIVE.sub(" ", question)
+    if _STATES.match(plain):
+        return Need.STATES
     if _PRONOUN.search(plain) or _DEMONSTRATIVE.search(plain):
         return Need.REFERS
     phrases = list(phrases_of(question))
     num_words = sum(len(phrase.text.split()) for phrase in phrases)
     if not num_words:
         return Need.REFERS
-    if _POINTER.search(plain) or _CONTINUES.match(plain) or _STATES.match(plain):
+    if _POINTER.search(plain) or _CONTINUES.match(plain):
         return Need.CONTINUES
     if _DEFINES.match(plain):
         return Need.DEFINES

@@ -20,5 +20,6 @@ class Need(Enum):
     NONE = "none"  # says all that it is about
     DEFINES = "defines"  # asks about a topic that it names: "what is a …"
     SHORT = "short"  # says so little that it may be about what came before
+    STATES = "states"  # asks nothing, but says more about what was asked: "I am in Oslo."
     CONTINUES = "continues"  # takes up the thread: "and in 2020?", "what about …"
     REFERS = "refers"  # a pronoun, or nothing to search for at all

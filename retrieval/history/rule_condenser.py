@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from core.language import is_chinese
 from retrieval.history.phrases import Need
 from retrieval.history.phrases_by_language import need_of, phrases_of
-from retrieval.history.turns import CondensedQuestion, Turn
+from retrieval.history.turns import CondensedQuestion, CondensingMethod, Turn
 from retrieval.text_analysis import analyze
 
 _MAX_ANSWER_CHARACTERS = 2000
@@ -50,11 +50,16 @@ class RuleCondenser:
     ) -> CondensedQuestion:
         """As `QuestionCondenser`. What is old enough to be in the summary has no weight any more."""
         started = time.perf_counter()
+        text = self._standalone(question, turns)
+        method: CondensingMethod = "none" if text == question else "rule"
+        return CondensedQuestion(text, method, seconds=time.perf_counter() - started)
+
+    def _standalone(self, question: str, turns: Sequence[Turn]) -> str:
+        if turns and need_of(question) is Need.STATES:
+            # What it is said about is the question before, which may lean on others itself.
+            return f"{self._standalone(turns[-1].question, turns[:-1])} {question.strip()}"
         added = self._missing(question, turns)
-        seconds = time.perf_counter() - started
-        if not added:
-            return CondensedQuestion(question, "none", seconds=seconds)
-        return CondensedQuestion(_with(question, added), "rule", seconds=seconds)
+        return _with(question, added) if added else question
 
     def _missing(self, question: str, turns: Sequence[Turn]) -> list[str]:
         """The phrases to add, the weightiest first."""

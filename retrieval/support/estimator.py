@@ -13,7 +13,8 @@ from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 from retrieval.support.background import BACKGROUND_SENTENCES
 from retrieval.support.coefficients import regression_for
-from retrieval.support.evidence import Evidence, weigh_evidence
+from retrieval.support.evidence import Evidence, weigh_sentences
+from retrieval.support.facts import facts_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +54,47 @@ class SupportEstimator:
         vectors: SentenceVectors | None = None,
         query_vector: NDArray[np.float32] | None = None,
     ) -> Support:
-        """Support of the passages for the question; nothing to read has none.
+        """Support of the passages for the question, or for the worse off of two facts that it joins.
+
+        Nothing to read supports nothing.
 
         Args:
             passages: best first.
             vectors: the request's; what extraction embedded is not embedded again.
             query_vector: (dimension,) of the question. Without it, or without `vectors`, words decide.
         """
+        facts = facts_asked(question)
         by_words = self._embedder is None or vectors is None or query_vector is None
-        evidence = weigh_evidence(
-            question,
-            passages,
-            vectors=None if by_words else vectors,
-            query_vector=query_vector,
-            background=None if by_words else self._background_vectors(),
-        )
-        if evidence is None:
+        query_vectors = [None] * len(facts) if by_words else self._embed(facts, query_vector)
+        found = [
+            weigh_sentences(
+                fact,
+                passages,
+                vectors=None if by_words else vectors,
+                query_vector=vector,
+                background=None if by_words else self._background_vectors(),
+            )
+            for fact, vector in zip(facts, query_vectors, strict=True)
+        ]
+        if not found[0]:
             return Support(0.0, self._min_support or 1.0, ("The passages hold no text.",))
-        return self._judge(evidence)
+        return min((self._judge(evidence) for evidence in found), key=lambda support: support.value)
 
-    def _judge(self, evidence: Evidence) -> Support:
-        regression = regression_for(evidence)
-        value = regression.probability(evidence)
+    def _judge(self, found: Sequence[Evidence]) -> Support:
+        """By the sentence that speaks most for an answer."""
+        regression = regression_for(found[0])
+        strongest = max(found, key=regression.probability)
+        value = regression.probability(strongest)
         threshold = regression.threshold if self._min_support is None else self._min_support
-        return Support(value, threshold, evidence.objections() if value < threshold else ())
+        return Support(value, threshold, strongest.objections() if value < threshold else ())
+
+    def _embed(
+        self, facts: Sequence[str], query_vector: NDArray[np.float32] | None
+    ) -> list[NDArray[np.float32] | None]:
+        """The question's own vector where it asks for one fact; those of its facts otherwise."""
+        if len(facts) == 1 or self._embedder is None:
+            return [query_vector] * len(facts)
+        return list(self._embedder.embed_queries(facts).vectors)
 
     def _background_vectors(self) -> NDArray[np.float32]:
         """Computed once, which no single question has to pay."""

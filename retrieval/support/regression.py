@@ -1,4 +1,4 @@
-"""A logistic regression over evidence."""
+"""A logistic regression over the evidence of the sentence that speaks most for an answer."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class Regression:
     threshold: float
 
     def probability(self, evidence: Evidence) -> float:
-        """That the passages answer, from 0 to 1."""
+        """That the passages answer, from 0 to 1, if no other sentence speaks more for it."""
         total = self.bias + sum(w * getattr(evidence, name) for name, w in self.weights.items())
         return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, total))))

@@ -15,7 +15,8 @@ class Answer(Base):
     """A question and what was answered. The job's status is the answer's.
 
     `outcome`: `answered` or `refused` (nothing in the documents answers), NULL until finished.
-    `statements` are the answer's sentences with what supports each; `steps` says how the passages
+    `statements` are the answer's sentences with what supports each; `short_answer` is the phrase in
+    one of its citations that says it shortest, if there is one; `steps` says how the passages
     came about (standalone question, queries, context, reranking, extraction), each step with what
     it used. `turn` counts a conversation's questions from 1.
     """
@@ -38,6 +39,7 @@ class Answer(Base):
     outcome: Mapped[str | None]
     text: Mapped[str | None]
     statements: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    short_answer: Mapped[dict[str, Any] | None]
     citations: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     passages: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     steps: Mapped[dict[str, Any]] = mapped_column(default=dict)

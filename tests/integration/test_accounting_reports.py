@@ -218,6 +218,7 @@ def test_two_currencies_are_never_summed(priced: Database) -> None:
                 source="s",
                 attempt=1,
                 stage="decode",
+                price_stage="decode",
                 model="m",
                 model_revision="r",
                 num_tokens=1,

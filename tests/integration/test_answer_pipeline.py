@@ -58,7 +58,8 @@ def test_an_extractive_answer_quotes_its_document_and_never_asks_the_generator(h
             )
         assert source == citation["quote"]
     assert house.generator.requests == []
-    assert {line.stage for line in ledger(house, answer_id)} == {"embed", "rerank"}
+    # Who first looks at a sentence pays for it: reranking, mostly, and what is left extraction.
+    assert {"embed", "rerank"} <= {line.stage for line in ledger(house, answer_id)}
 
 
 def test_a_chinese_question_gets_a_chinese_answer(house: House) -> None:

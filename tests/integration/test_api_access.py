@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,8 @@ SCOPES = {
     "get_document": {"ask", "ingest"},
     "get_document_text": {"ask", "ingest"},
     "download_document": {"ask", "ingest"},
+    "get_page": {"ask", "ingest"},
+    "get_page_picture": {"ask", "ingest"},
     "change_document": {"ingest"},
     "delete_document": {"ingest"},
     "list_jobs": {"ask", "ingest"},
@@ -32,6 +35,12 @@ SCOPES = {
     "list_answers": {"ask"},
     "get_answer": {"ask"},
     "follow_answer": {"ask"},
+    "create_conversation": {"ask"},
+    "list_conversations": {"ask"},
+    "get_conversation": {"ask"},
+    "delete_conversation": {"ask"},
+    "list_turns": {"ask"},
+    "ask_in_conversation": {"ask"},
     "create_evaluation": {"ask"},
     "list_evaluations": {"ask"},
     "get_evaluation": {"ask"},
@@ -55,6 +64,8 @@ NAMING_NO_OBJECT = {
     "list_collections",
     "list_jobs",
     "list_answers",
+    "create_conversation",
+    "list_conversations",
     "create_evaluation",
     "list_evaluations",
     "get_usage",
@@ -69,6 +80,8 @@ NAMING_NO_OBJECT = {
 BODIES = {
     "create_collection": {"name": "x"},
     "ask_question": {"question": "what?", "wait_seconds": 0},
+    "ask_in_conversation": {"question": "what?", "wait_seconds": 0},
+    "create_conversation": {"collection_id": "nothing_here"},
     "change_document": {"tags": ["x"]},
     "create_evaluation": {"collection_id": "nothing_here", "questions": [{"question": "what?"}]},
     "create_key": {"name": "x", "scopes": ["ask"]},
@@ -94,8 +107,7 @@ def routes(house: House) -> dict[str, tuple[str, str]]:
 
 def call(house: House, name: str, headers: dict[str, str], **ids: str) -> int:
     method, path = routes(house)[name]
-    for placeholder in ("collection_id", "document_id", "job_id", "answer_id", "key_id"):
-        path = path.replace("{" + placeholder + "}", ids.get(placeholder, "nothing_here"))
+    path = re.sub(r"\{(\w+)\}", lambda named: ids.get(named[1], "1"), path)
     content = {"files": [("files", ("a.txt", b"x"))]} if name == "upload_documents" else {}
     response = house.client.request(method, path, headers=headers, json=BODIES.get(name), **content)
     if response.status_code >= 400:
@@ -122,12 +134,26 @@ def test_every_route_needs_its_scope(house: House, name: str) -> None:
         assert refused is not allowed, scope
 
 
+def post(house: House, path: str, body: object) -> str:
+    """The id of what north makes."""
+    response = house.client.post(path, headers=house.key(), json=body)
+    assert response.status_code in (201, 202), response.text
+    return str(response.json()["id"])
+
+
 @pytest.fixture(scope="module")
 def norths(house: House) -> dict[str, str]:
     """One object of each kind, all of them north's."""
     answer = make_answer(house)
+    collection_id = house.collection()
+    evaluation_id = post(
+        house, "/v1/evaluations", BODIES["create_evaluation"] | {"collection_id": collection_id}
+    )
     return {
-        "collection_id": house.collection(),
+        "collection_id": collection_id,
+        "conversation_id": post(house, "/v1/conversations", {"collection_id": collection_id}),
+        "evaluation_id": evaluation_id,
+        "other_id": evaluation_id,
         "document_id": make_document(house),
         "job_id": answer.job_id,
         "answer_id": answer.id,

@@ -149,6 +149,7 @@ def enter(house: House, tenant_id: str, *, stage: str, tokens: int, cost: str) -
                 source=new_id("src"),
                 attempt=1,
                 stage=stage,
+                price_stage=stage,
                 model="m",
                 model_revision="r",
                 num_tokens=tokens,

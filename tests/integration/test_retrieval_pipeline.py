@@ -1,21 +1,26 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import update
 
 from core.errors import Conflict, EmptyInput, StoreCorrupt
 from core.ids import ChunkId, CollectionId, DocumentId, TenantId, content_hash, derive_chunk_id, new_id
+from inference.protocols import RerankScores
 from retrieval.dense_index import DenseIndex
+from retrieval.filters import DocumentFilter
 from retrieval.index_writer import IndexedChunk, IndexWriter
 from retrieval.indexed_text import embedding_key, embedding_text
 from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
 from retrieval.segments import list_segments, swap_segments
+from retrieval.sentence_vectors import SentenceVectors
 from storage.chunks import ChunkRepository
 from storage.collections import CollectionRepository
 from storage.database import Database
@@ -27,6 +32,19 @@ from tests.hashing_embedder import HashingEmbedder
 
 TALE = "刘备、关羽、张飞桃园结义。 关羽造青龙偃月刀，重八十二斤。 张飞造丈八点钢矛。"
 GUIDE = "The package manager installs software. Mirrors are listed in sources.list. Upgrade it weekly."
+
+
+class WordReranker:
+    """Puts first what holds one word."""
+
+    name, revision = "words", "1"
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def rerank(self, question: str, passages: Sequence[str]) -> RerankScores:
+        scores = np.array([float(self._word in passage) for passage in passages], dtype=np.float32)
+        return RerankScores(scores, num_tokens=3, seconds=0.0)
 
 
 @dataclass
@@ -280,3 +298,74 @@ def test_a_merge_that_another_process_finished_first_changes_nothing(house: Hous
         )
     assert house.num_segments() == 1
     assert house.names("关羽") == ["tale"]
+
+
+@pytest.mark.parametrize(("asked", "other"), [("关羽的刀重多少？", "Where are mirrors listed?")])
+def test_several_queries_find_what_each_of_them_finds(house: House, asked: str, other: str) -> None:
+    house.add("tale", TALE)
+    house.add("guide", GUIDE)
+    found = house.pipeline.search(
+        house.tenant_id, house.collection_id, asked, queries=[other, asked, " "], num_passages=2
+    )
+    assert {passage.document_name for passage in found.passages} == {"tale", "guide"}
+    assert house.embedder.queries_embedded[-2:] == [asked, other]
+    alone = house.pipeline.search(house.tenant_id, house.collection_id, asked)
+    assert found.num_query_tokens > alone.num_query_tokens
+    assert found.coverage == alone.coverage  # of the question itself
+
+
+def test_a_filter_leaves_only_its_documents_and_may_leave_none(house: House) -> None:
+    tale = house.add("tale", TALE)
+    house.add("guide", GUIDE)
+
+    def names(filter: DocumentFilter) -> set[str]:
+        found = house.pipeline.search(
+            house.tenant_id, house.collection_id, "Where are mirrors listed?", filter=filter
+        )
+        return {passage.document_name for passage in found.passages}
+
+    assert names(DocumentFilter()) >= {"guide"}
+    assert names(DocumentFilter(document_ids=(tale,))) == {"tale"}
+    assert names(DocumentFilter(uploaded_before=datetime(2020, 1, 1, tzinfo=UTC))) == set()
+
+
+def test_reranking_reports_its_cost_and_can_be_left_out(house: House) -> None:
+    house.add("tale", TALE)
+    house.add("guide", GUIDE)
+    vectors = SentenceVectors(house.embedder)
+    arguments = (house.tenant_id, house.collection_id, "Where are mirrors listed?")
+    reranked = house.pipeline.search(*arguments, vectors=vectors)
+    (use,) = reranked.rerank_uses
+    assert (use.model, use.model_revision) == (house.embedder.name, house.embedder.revision)
+    assert use.num_tokens > 0
+    assert vectors.take_use().num_tokens == 0  # taken already
+    plain = house.pipeline.search(*arguments, rerank=False)
+    assert plain.rerank_uses == ()
+    assert plain.seconds["rerank"] == 0.0
+    assert [chunk.fused_rank for chunk in plain.ranking] == list(range(1, len(plain.ranking) + 1))
+    assert {c.chunk_id for c in plain.ranking} == {c.chunk_id for c in reranked.ranking}
+
+
+def test_a_cross_encoder_reranks_where_there_is_one(house: House) -> None:
+    house.add("tale", TALE)
+    house.add("guide", GUIDE)
+    pipeline = RetrievalPipeline(
+        database=house.database,
+        embedder=house.embedder,
+        dense=house.dense,
+        lexical=house.lexical,
+        reranker=WordReranker("张飞"),
+    )
+    found = pipeline.search(house.tenant_id, house.collection_id, "关羽")
+    assert "张飞" in found.passages[0].text
+    assert [use.model for use in found.rerank_uses] == ["words"]
+
+
+def test_copies_of_a_document_fill_one_passage(house: House) -> None:
+    for i in range(8):
+        house.add(f"copy {i}", TALE)
+    house.add("guide", GUIDE)
+    found = house.pipeline.search(house.tenant_id, house.collection_id, "关羽造青龙偃月刀", rerank=False)
+    texts = [passage.text for passage in found.passages]
+    assert len(texts) == len(set(texts))
+    assert found.num_duplicates >= 7

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.grounding import CitationVerdict, Verdict, figures_of, judge, refusal_figures
+from bench.grounding import (
+    STRICT_SUPPORT,
+    CitationVerdict,
+    Verdict,
+    figures_of,
+    judge,
+    refusal_figures,
+    strictly,
+)
 from bench.grounding_sets import Condition, GroundingQuestion, load_questions, read_rows
 from core.errors import NotFound
 
@@ -63,6 +71,13 @@ def test_a_refusal_has_no_citation_and_no_right_answer() -> None:
     answer = {"outcome": "refused", "text": "Leeds is not in the documents.", "citations": []}
     found = judge(question(), "answerable", answer, read=read, pages=PAGES)
     assert (found.is_refused, found.is_correct, found.citations) == (True, False, ())
+
+
+def test_a_strict_threshold_refuses_what_was_answered_on_little_support() -> None:
+    steps = {"support": {"value": STRICT_SUPPORT - 0.01, "threshold": 0.2}}
+    answer = answer_of("It moved to Leeds ten years later.") | {"steps": steps}
+    found = judge(question(), "answerable", answer, read=read, pages=PAGES)
+    assert (found.is_refused, strictly(found).is_refused) == (False, True)
 
 
 def test_refusing_everything_scores_what_always_says() -> None:

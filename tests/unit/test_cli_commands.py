@@ -42,6 +42,7 @@ ANSWER: dict[str, Any] = {
     "mode": "extractive",
     "outcome": "answered",
     "text": "租期为三年 [1]",
+    "short_answer": None,
     "citations": [CITATION],
     "passages": [],
     "warnings": [],

@@ -9,9 +9,10 @@ import pytest
 from core.errors import TooLong
 from core.language import is_chinese
 from generation.instructions import REFUSALS, instructions_for, question_language
-from generation.prompt import Prompt, Turn, build_prompt
+from generation.prompt import Prompt, build_prompt
 from generation.segments import PromptPassage, Segment, pack_passages
 from inference.protocols import ChatFrame
+from retrieval.history.turns import Turn
 
 FRAME = ChatFrame(head=(-1, -2), middle=(-3, -4, -5), tail=(-6,))
 ENGLISH = "How long is the Yangtze?"
@@ -184,3 +185,11 @@ def test_question_beyond_the_window_is_refused_with_the_numbers() -> None:
 )
 def test_language_is_told_by_the_share_of_han(text: str, expected: bool) -> None:
     assert is_chinese(text) is expected
+
+
+def test_a_small_model_gets_no_numbers_and_is_led_to_the_answer() -> None:
+    brief = instructions_for("谁建的？", brief=True)
+    assert not brief.is_numbered
+    assert brief.answer_label == "\nAnswer:"
+    assert brief.system == instructions_for("谁建的？", mode="quoted", brief=True).system
+    assert instructions_for("谁建的？", mode="quoted", brief=True).is_numbered

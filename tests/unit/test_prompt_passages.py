@@ -38,12 +38,18 @@ def names(passages: tuple[Passage, ...]) -> str:
 
 
 def plan(
-    passages: list[Passage], *, sent: tuple[str, ...] = (), found: tuple[str, ...] = (), room: int = 1000
+    passages: list[Passage],
+    *,
+    sent: tuple[str, ...] = (),
+    found: tuple[str, ...] = (),
+    hot: int = 3,
+    room: int = 1000,
 ) -> PassagePlan:
     return plan_passages(
         passages,
         sent_whole=[[IDS[name] for name in prompt] for prompt in sent],
         found_before=[[IDS[name] for name in ids] for ids in found],
+        hot_questions=hot,
         max_whole_tokens=room,
     )
 
@@ -71,6 +77,7 @@ def test_a_passage_found_again_and_again_is_sent_whole_in_an_order_that_does_not
     found = ("ab", "ab")
     assert names(plan([B, C, A], found=found).whole) == names(plan([A, B], found=found).whole) == "ab"
     assert names(plan([A, B], found=("ab",)).whole) == ""
+    assert names(plan([A, B], found=("ab", "ab"), hot=0).whole) == ""
 
 
 def test_whole_passages_end_where_their_room_does_and_the_rest_is_shortened() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InvalidInput
-from core.ids import ChunkId
+from core.ids import ChunkId, DocumentId
 from retrieval.fusion import (
     FusedChunk,
     FusionWeights,
@@ -37,10 +37,15 @@ class LatinTokenizer:
         return list(range(len(text)))
 
 
+def alone(*rankings: list[ScoredChunk]) -> dict[ChunkId, DocumentId]:
+    """Each chunk in a document of its own."""
+    return {hit.chunk_id: DocumentId(f"doc_{hit.chunk_id}") for ranking in rankings for hit in ranking}
+
+
 def fuse(
     dense: list[ScoredChunk], lexical: list[ScoredChunk], *, weights: FusionWeights | None = None
 ) -> list[FusedChunk]:
-    return fuse_rankings(dense, lexical, num_candidates=50, weights=weights)
+    return fuse_rankings(dense, lexical, num_candidates=50, documents=alone(dense, lexical), weights=weights)
 
 
 def test_what_both_sides_find_comes_first() -> None:
@@ -72,7 +77,7 @@ def test_a_side_whose_best_stand_out_outweighs_one_that_finds_many_alike() -> No
 def test_only_candidates_are_returned_and_a_deeper_score_counts() -> None:
     dense = ranking(*((i, 1.0 - i / 100) for i in range(1, 101)))
     lexical = ranking((60, 9.0), (200, 9.0), *((i, 3.0 - i / 100) for i in range(1, 50)))
-    fused = fuse_rankings(dense, lexical, num_candidates=2)
+    fused = fuse_rankings(dense, lexical, num_candidates=2, documents=alone(dense, lexical))
     assert {chunk.chunk_id for chunk in fused} == {1, 2, 60, 200}
     ranks = {int(chunk.chunk_id): chunk.fused_rank for chunk in fused}
     assert ranks[60] < ranks[200]  # the dense side knows 60, though not among its first two
@@ -82,7 +87,16 @@ def test_only_candidates_are_returned_and_a_deeper_score_counts() -> None:
 
 def test_more_candidates_than_the_statistics_need_are_all_returned() -> None:
     dense = ranking(*((i, 1.0 - i / 1000) for i in range(1, 301)))
-    assert len(fuse_rankings(dense, [], num_candidates=300)) == 300
+    assert len(fuse_rankings(dense, [], num_candidates=300, documents=alone(dense))) == 300
+
+
+def test_a_document_that_is_near_as_a_whole_lifts_its_chunks() -> None:
+    dense = ranking((1, 0.801), (2, 0.8), (3, 0.79), (4, 0.785), *((i, 0.7 - i / 1000) for i in range(5, 40)))
+    documents = {**alone(dense), **{ChunkId(i): DocumentId("doc_whole") for i in (2, 3, 4)}}
+    fused = fuse_rankings(dense, [], num_candidates=50, documents=documents)
+    assert [chunk.chunk_id for chunk in fused[:2]] == [2, 1]
+    apart = fuse_rankings(dense, [], num_candidates=50, documents=alone(dense))
+    assert [chunk.chunk_id for chunk in apart] == [hit.chunk_id for hit in dense]
 
 
 def test_a_word_that_a_single_chunk_holds_decides() -> None:
@@ -107,7 +121,7 @@ def test_ties_break_by_chunk_id_and_empty_sides_are_fine() -> None:
 
 def test_no_candidates_are_refused() -> None:
     with pytest.raises(InvalidInput):
-        fuse_rankings([], [], num_candidates=0)
+        fuse_rankings([], [], num_candidates=0, documents={})
 
 
 def test_rankings_of_several_queries_fuse_by_rank_and_one_stays_as_it_is() -> None:

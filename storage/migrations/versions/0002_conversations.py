@@ -107,6 +107,7 @@ def upgrade() -> None:
         batch.add_column(sa.Column("turn", sa.Integer(), nullable=True))
         batch.add_column(sa.Column("statements", sa.JSON(), nullable=True))
         batch.add_column(sa.Column("steps", sa.JSON(), nullable=True))
+        batch.add_column(sa.Column("short_answer", sa.JSON(), nullable=True))
     op.execute("UPDATE answers SET statements = '[]', steps = '{}'")
     with op.batch_alter_table("answers") as batch:
         batch.alter_column("statements", existing_type=sa.JSON(), nullable=False)
@@ -146,6 +147,7 @@ def downgrade() -> None:
     with op.batch_alter_table("answers", schema=None) as batch_op:
         batch_op.drop_constraint(batch_op.f("fk_answers_conversation_id_conversations"), type_="foreignkey")
         batch_op.drop_constraint(batch_op.f("uq_answers_conversation_id_turn"), type_="unique")
+        batch_op.drop_column("short_answer")
         batch_op.drop_column("steps")
         batch_op.drop_column("statements")
         batch_op.drop_column("turn")

@@ -1,0 +1,1 @@
+from retrieval.short_answer.choose import ShortAnswer, short_answer
