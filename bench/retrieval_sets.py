@@ -119,23 +119,29 @@ def sample(whole: RetrievalSet, num_questions: int) -> RetrievalSet:
 def shrink(whole: RetrievalSet, *, num_questions: int, num_characters: int) -> RetrievalSet:
     """At most that many questions and, about, that much text, with all that the questions need.
 
-    A smaller collection is an easier one: figures of a shrunk set compare with one another only.
+    Questions on short documents come first, so that there are some where documents are long. A
+    smaller collection is an easier one: figures of a shrunk set compare with one another only.
     """
     sizes = {document.id: len(document.text) for document in whole.documents}
+
+    def size(documents: Iterable[str]) -> int:
+        return sum(sizes.get(key, 0) for key in documents)  # a blank document is none
+
     kept: dict[str, None] = {}
-    questions: list[SuiteQuestion] = []
-    for question in whole.questions:
+    chosen: set[str] = set()
+    for question in sorted(whole.questions, key=lambda q: size(dict.fromkeys(_documents_of(q)))):
         needed = kept | dict.fromkeys(_documents_of(question))
-        if sum(sizes.get(key, 0) for key in needed) <= num_characters and len(questions) < num_questions:
+        if size(needed) <= num_characters and len(chosen) < num_questions:
             kept = needed
-            questions.append(question)
-    size = sum(sizes.get(key, 0) for key in kept)  # a blank document is none
+            chosen.add(question.id)
     for document in whole.documents:
-        if document.id not in kept and size + sizes[document.id] <= num_characters:
+        if size(kept) + sizes[document.id] <= num_characters:
             kept[document.id] = None
-            size += sizes[document.id]
-    documents = tuple(document for document in whole.documents if document.id in kept)
-    return replace(whole, documents=documents, questions=tuple(questions))
+    return replace(
+        whole,
+        documents=tuple(document for document in whole.documents if document.id in kept),
+        questions=tuple(question for question in whole.questions if question.id in chosen),
+    )
 
 
 def _documents_of(question: SuiteQuestion) -> Iterator[str]:

@@ -60,9 +60,8 @@ the others up to a fifth have less, which a prompt is better without.
 OVERLAP_WEIGHT, PAIRS_WEIGHT, SENTENCE_WEIGHT = 2.5, 1.0, 0.6
 """What each sign is worth in deviations of the fused score.
 
-Chosen on a grid, with half of the questions of the sets that `bench/retrieval_sets.py` marks, as
-those that gain on the mean and lose on no set; around them half a unit more or less changes the mean by a tenth of
-a point.
+Chosen on a grid with the questions that `bench/retrieval_sets.py` names, for the mean gain over sets
+and no loss on any; half a unit more or less of a word's sign changes the mean by a tenth of a point.
 """
 
 _NUM_READ = 10

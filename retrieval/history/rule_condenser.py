@@ -35,7 +35,7 @@ class RuleSettings:
     answered_weight: float = 0.5
     link_weight: float = 4.0
     max_terms: Mapping[Need, int] = field(
-        default_factory=lambda: {Need.SHORT: 2, Need.CONTINUES: 2, Need.REFERS: 4}
+        default_factory=lambda: {Need.SHORT: 2, Need.CONTINUES: 4, Need.REFERS: 4}
     )
 
 

@@ -1,1 +1,5 @@
-from retrieval.short_answer.choose import ShortAnswer, short_answer
+"""Answers of a few words, cut out of the sentences that extraction chose."""
+
+from retrieval.short_answer.choice import ShortAnswer, short_answer
+
+__all__ = ["ShortAnswer", "short_answer"]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ class House:
     def __post_init__(self) -> None:
         self.dense, self.lexical = DenseIndex(self.folder), LexicalIndex(self.folder)
         self.writer = IndexWriter(dense=self.dense, lexical=self.lexical)
-        parts = {"database": self.database, "embedder": self.embedder}
+        parts: dict[str, Any] = {"database": self.database, "embedder": self.embedder}
         self.pipeline = RetrievalPipeline(**parts, dense=self.dense, lexical=self.lexical)
         self.maintenance = IndexMaintenance(**parts, dense=self.dense, lexical=self.lexical)
 
@@ -113,7 +114,7 @@ class House:
         with self.database.write() as session:
             DocumentRepository(session, self.tenant_id).delete(document_id)
 
-    def names(self, question: str, **options: int) -> list[str]:
+    def names(self, question: str, **options: Any) -> list[str]:
         found = self.pipeline.search(self.tenant_id, self.collection_id, question, **options)
         return [passage.document_name for passage in found.passages]
 

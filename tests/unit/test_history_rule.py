@@ -26,6 +26,12 @@ def condense(question: str, turns: list[Turn]) -> str:
         ("And in 2020?", Need.CONTINUES),
         ("What about the Oslo plant?", Need.CONTINUES),
         ("No, I meant the dividend.", Need.CONTINUES),
+        ("I am in Oslo.", Need.STATES),
+        ("I meant the plant in Bergen", Need.STATES),
+        ("I am in Oslo, may I order?", Need.NONE),
+        ("我在上海。", Need.STATES),
+        ("我说的是文学院", Need.STATES),
+        ("我在上海可以办吗", Need.NONE),
         ("Annual revenue?", Need.SHORT),
         ("What is a cooperative?", Need.DEFINES),
         ("Can you tell me more about salmon farming?", Need.DEFINES),
@@ -45,6 +51,23 @@ def condense(question: str, turns: list[Turn]) -> str:
 )
 def test_how_far_a_question_depends_on_what_was_said(question: str, need: Need) -> None:
     assert need_of(question) is need
+
+
+def test_a_statement_completes_the_question_before_it() -> None:
+    asked = [Turn("How do I file a restraining order?", "It depends on the county.", 1)]
+    assert condense("I am in Sacramento.", asked) == "How do I file a restraining order? I am in Sacramento."
+    assert (
+        condense("我在上海。", [Turn("怎么办理居住证？", "要看城市。", 1)]) == "怎么办理居住证？ 我在上海。"
+    )
+    assert condense("I am in Sacramento.", []) == "I am in Sacramento."
+
+
+def test_the_question_that_a_statement_completes_may_lean_on_others_itself() -> None:
+    turns = [*FOUNDING, Turn("Who founded it?", "", 2)]
+    assert (
+        condense("I mean the first plant.", turns)
+        == "Who founded it? (Meridian Foods) I mean the first plant."
+    )
 
 
 def test_phrases_are_runs_of_content_words_and_know_names() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,10 +133,10 @@ def test_sentences_known_already_cost_nothing_again() -> None:
     vectors = SentenceVectors(embedder)
     ranking, live = fused("The river is long.", "The road is short.")
     query = embedder.embed_queries(["How long is the river?"]).vectors[0]
-    arguments = {"query_vector": query, "vectors": vectors, "lexical_weight": 1.0}
+    arguments: dict[str, Any] = {"query_vector": query, "vectors": vectors, "lexical_weight": 1.0}
     reranker = SentenceReranker(num_reranked=30)
-    first = reranker.rerank("How long is the river?", ranking, live, **arguments)  # type: ignore[arg-type]
-    again = reranker.rerank("How long is the river?", ranking, live, **arguments)  # type: ignore[arg-type]
+    first = reranker.rerank("How long is the river?", ranking, live, **arguments)
+    again = reranker.rerank("How long is the river?", ranking, live, **arguments)
     assert len(first.uses) == 1
     assert again.uses == ()
     assert again.ranking == first.ranking
@@ -162,10 +163,10 @@ def test_a_cross_encoder_orders_the_first_and_reports_what_it_read() -> None:
 
 
 def test_nothing_found_is_reranked_to_nothing() -> None:
-    nothing = {"query_vector": np.zeros(1, dtype=np.float32), "lexical_weight": 1.0}
+    nothing: dict[str, Any] = {"query_vector": np.zeros(1, dtype=np.float32), "lexical_weight": 1.0}
     vectors = SentenceVectors(HashingEmbedder())
     for reranker in (ModelReranker(CountingReranker(), num_reranked=3), SentenceReranker(num_reranked=3)):
-        found = reranker.rerank("?", [], {}, vectors=vectors, **nothing)  # type: ignore[arg-type]
+        found = reranker.rerank("?", [], {}, vectors=vectors, **nothing)
         assert (found.ranking, found.uses) == ([], ())
 
 
