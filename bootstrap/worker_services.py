@@ -69,7 +69,12 @@ def build_worker_services(settings: Settings) -> WorkerServices:
     ledger = Ledger()
     dense, lexical = DenseIndex(settings.index_dir), LexicalIndex(settings.index_dir)
     retrieval = RetrievalPipeline(
-        database=shared.database, embedder=embedder, dense=dense, lexical=lexical, reranker=cross_encoder
+        database=shared.database,
+        embedder=embedder,
+        dense=dense,
+        lexical=lexical,
+        reranker=cross_encoder,
+        num_reranked=settings.ask.num_reranked,
     )
     answers = build_answer_pipeline(
         settings=settings.ask,

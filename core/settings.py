@@ -74,6 +74,7 @@ class AskSettings(BaseModel):
     num_candidates: int = Field(50, ge=1, description="Chunks from each of dense and BM25.")
     num_passages: int = Field(6, ge=1, le=50)
     rerank: bool = Field(True, description="Read the best candidates together with the question.")
+    num_reranked: int = Field(30, ge=1, description="Candidates that are reranked.")
     reranker: str = Field(
         "", description="A cross-encoder: registry name, id or folder; empty: the embedder."
     )

@@ -67,7 +67,8 @@ _CONTINUES = re.compile(
 )
 # Says more about what was asked, and asks nothing: `I am in Oslo.`
 _STATES = re.compile(
-    r"\s*(?:i(?:'m| am| live| have| was| need| prefer| meant?)|we(?:'re| are| have)|my)\b[^?]*$", re.IGNORECASE
+    r"\s*(?:i(?:'m| am| live| have| was| need| prefer| meant?)|we(?:'re| are| have)|my)\b[^?]*$",
+    re.IGNORECASE,
 )
 # Names a topic of its own: `what is a gurdwara`, `tell me about …`.
 _DEFINES = re.compile(
