@@ -83,7 +83,7 @@ class Asking:
 
     def _register(self, register: Register) -> Made[models.Answer]:
         # How the caller takes the answer is no part of what is asked.
-        asked = self.body.model_dump(exclude={"stream", "wait_seconds"})
+        asked = self.body.model_dump(mode="json", exclude={"stream", "wait_seconds"})
         with self.services.database.write() as session:
 
             def make() -> tuple[str, models.Answer]:

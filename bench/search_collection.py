@@ -149,19 +149,20 @@ class SearchBed:
         document_id = DocumentId(row.id)
         chunks = [self._chunk(document_id, collection_id, draft) for draft in document.drafts]
         ChunkRepository(session, self.tenant_id).replace(document_id, chunks)
-        return document_id, [ChunkId(chunk.id) for chunk in chunks]
-
-    def _page(self, document_id: DocumentId, paragraph: Paragraph) -> Page:
-        """What quotes are checked against."""
-        length = len(paragraph.text)
-        return Page(
-            document_id=document_id,
-            number=1,
-            tenant_id=self.tenant_id,
-            start=0,
-            end=length,
-            text=paragraph.text,
+        # What quotes are checked against.
+        length = len(document.text)
+        session.add(
+            Page(
+                document_id=document_id,
+                number=1,
+                tenant_id=self.tenant_id,
+                start=0,
+                end=length,
+                text=document.text,
+            )
         )
+        row.num_characters, row.num_pages = length, 1
+        return document_id, [ChunkId(chunk.id) for chunk in chunks]
 
     def _chunk(self, document_id: DocumentId, collection_id: CollectionId, draft: ChunkDraft) -> Chunk:
         return Chunk(

@@ -33,6 +33,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from core.usage import ModelUse
+
 
 class LongleafError(Exception):
     """Something Longleaf can explain.
@@ -41,6 +43,8 @@ class LongleafError(Exception):
         detail: what happened, to which object.
         remedy: what the reader can do about it.
         context: ids and numbers, safe to show and to log (never document text).
+
+    `uses`: what models had consumed for it by then, for the ledger.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -51,6 +55,7 @@ class LongleafError(Exception):
         self.detail = detail
         self.remedy = remedy
         self.context = context
+        self.uses: tuple[ModelUse, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.detail} {self.remedy}".strip()

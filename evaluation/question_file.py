@@ -140,7 +140,7 @@ def _cell(line: int, column: str, cell: str) -> Any:
         return folded in _TRUE
     if column.strip() in _JSON_COLUMNS and text[0] in "[{":
         try:
-            return json.loads(text)
+            return json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise _NotReadable(line, "it begins as JSON does, and is none", column) from error
     return text

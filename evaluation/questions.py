@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from pydantic import (
@@ -31,6 +32,14 @@ def _askable(text: str) -> str:
     if not any(character.isalnum() for character in text):
         raise ValueError("the question is empty")
     return text
+
+
+def _plain_json(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ValueError("it holds NaN or Infinity, which are not JSON") from None
+    return value
 
 
 def _as_list(value: object) -> object:
@@ -117,7 +126,9 @@ class GoldQuestion(_Record):
     history: list[Turn] = Field(
         default_factory=list, max_length=MAX_TURNS, description="The conversation before it, oldest first."
     )
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Yours; kept with the question.")
+    metadata: Annotated[dict[str, Any], AfterValidator(_plain_json)] = Field(
+        default_factory=dict, description="Yours; kept with the question."
+    )
 
     def as_json(self, *, position: int) -> dict[str, Any]:
         """What is stored: every field settled."""

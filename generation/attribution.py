@@ -111,6 +111,8 @@ def _sentences(answer: str) -> list[tuple[str, frozenset[int], str]]:
     bare "Yes." is of one piece with the sentence after it.
     """
     found = split_sentences(answer)
+    if not found:
+        return []
     marks_lead = bool(_MARK.match(answer))
     texts: list[str] = []
     marks: list[set[int]] = []
@@ -270,12 +272,11 @@ class _SourceFinder:
     def _leads(self, text: str, sources: Sequence[str]) -> NDArray[np.float32]:
         """How far each source is above unrelated sentences in its language, 1 being the same text."""
         assert self._vectors is not None
-        embedded = self._vectors.embed([text, *BACKGROUND_SENTENCES, *sources])
+        embedded = self._vectors.embed([text, *sources])
         similarities = embedded[1:] @ embedded[0]
-        num_background = len(BACKGROUND_SENTENCES)
-        background = similarities[:num_background]
+        background = self._vectors.embed_unbilled(BACKGROUND_SENTENCES) @ embedded[0]
         floors = np.array([background[background_slice(source)].mean() for source in sources])
-        leads: NDArray[np.float32] = (similarities[num_background:] - floors) / np.maximum(1e-6, 1.0 - floors)
+        leads: NDArray[np.float32] = (similarities - floors) / np.maximum(1e-6, 1.0 - floors)
         return leads
 
     def _nearly_copied_but_contradicted(self, text: str) -> list[_Source]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accounting.stages import Stage
 from core.clock import utc_now
-from core.errors import InvalidInput
+from core.errors import InvalidInput, NotFound
 from core.ids import DocumentId
 from core.settings import AskSettings
 from generation.answer_json import extraction_json
@@ -72,6 +72,7 @@ class MaterialPlanner:
     def plan(
         self,
         attempt: Attempt,
+        question: str,
         passages: Sequence[Passage],
         *,
         room_tokens: int,
@@ -80,7 +81,8 @@ class MaterialPlanner:
         """Excerpts in the order of the prompt; notes the steps `context` and `extraction`.
 
         Args:
-            passages: found for the question, best first; at least one.
+            question: as it stands alone.
+            passages: found for it, best first; at least one.
             room_tokens: what the window leaves for them.
 
         Raises:
@@ -94,7 +96,9 @@ class MaterialPlanner:
         if method == "none":
             excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
         else:
-            excerpts = self._shorten(attempt, passages, recent, method=method, query_vector=query_vector)
+            excerpts = self._shorten(
+                attempt, question, passages, recent, method=method, query_vector=query_vector
+            )
         attempt.note("context", {"sent_whole": [excerpt.id for excerpt in excerpts if excerpt.is_whole]})
         return excerpts
 
@@ -169,19 +173,29 @@ class MaterialPlanner:
         document_id = _document_meant(attempt.question.filter.document_ids, passages)
         if document_id is None:
             return None
-        with self._database.read() as session:
-            num_tokens = ChunkRepository(session, attempt.tenant_id).count_generator_tokens(document_id)
-            name = DocumentRepository(session, attempt.tenant_id).get(document_id).name
+        try:
+            with self._database.read() as session:
+                num_tokens = ChunkRepository(session, attempt.tenant_id).count_generator_tokens(document_id)
+                name = DocumentRepository(session, attempt.tenant_id).get(document_id).name
+        except NotFound:
+            return None  # deleted since it was found
         num_recent = sum(
             bool(answer.passages) and answer.passages[0]["document_id"] == document_id for answer in recent
         )
         return WholeCandidate(document_id, name, num_tokens, num_recent)
 
-    def _read_whole(self, attempt: Attempt, whole: WholeCandidate, passages: Sequence[Passage]) -> Passage:
+    def _read_whole(
+        self, attempt: Attempt, whole: WholeCandidate, passages: Sequence[Passage]
+    ) -> Passage | None:
         with self._database.read() as session:
             documents = DocumentRepository(session, attempt.tenant_id)
-            document = documents.get(whole.document_id)
-            text = documents.read_text(whole.document_id, 0, document.num_characters) or ""
+            try:
+                document = documents.get(whole.document_id)
+            except NotFound:
+                return None  # deleted since it was found
+            text = documents.read_text(whole.document_id, 0, document.num_characters)
+        if not text:
+            return None
         best = next(passage for passage in passages if passage.document_id == whole.document_id)
         return replace(
             best,
@@ -198,6 +212,7 @@ class MaterialPlanner:
     def _shorten(
         self,
         attempt: Attempt,
+        question: str,
         passages: Sequence[Passage],
         recent: Sequence[RecentAnswer],
         *,
@@ -215,7 +230,7 @@ class MaterialPlanner:
         if not plan.tail:
             return excerpts
         extraction = self.extractor(method).extract(
-            attempt.question.text,
+            question,
             plan.tail,
             max_tokens=min(self._extracted_tokens, attempt.question.max_context_tokens),
             vectors=attempt.vectors,
@@ -230,6 +245,8 @@ class MaterialPlanner:
         kept: defaultdict[int, list[str]] = defaultdict(list)
         for span in extraction.spans:
             kept[span.passage_index].append(span.text)
+        if not kept and not excerpts:  # not one sentence fits its room: better too much than nothing
+            return [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
         # Passages keep the order of their rank; of those that no sentence was kept of nothing is sent.
         return excerpts + [
             Excerpt(plan.tail[index], _OMISSION.join(kept[index]), is_whole=False) for index in sorted(kept)

@@ -108,8 +108,12 @@ class AnswerPipeline:
             draft = self._answer(attempt, understood, search)
             self._finish(attempt, understood, search, draft)
             finished = True
+        except LongleafError as error:
+            attempt.consumption.add(Stage.CONDENSE, error.uses)
+            raise
         finally:
             if not finished:  # whatever the reason, the tokens were spent
+                attempt.charge_vectors(Stage.EXTRACT)
                 lines = self._accounts.lines(run.job, question, run.job.attempt, attempt.consumption)
                 self._accounts.record_burned(run.job, lines)
         return "done"
@@ -165,6 +169,7 @@ class AnswerPipeline:
             understood.text, search.passages, vectors=attempt.vectors, query_vector=search.query_vector
         )
         attempt.charge_vectors(Stage.EXTRACT)
+        attempt.consumption.add(Stage.EXTRACT, support.uses)
         attempt.note("support", {"value": round(support.value, 4), "threshold": support.threshold})
         attempt.run.checkpoint()
         if not support.is_supported:

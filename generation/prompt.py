@@ -89,7 +89,7 @@ def build_prompt(
         history,
         budget_tokens=share if max_history_tokens is None else min(share, max_history_tokens),
     )
-    room -= sum(map(len, turns))
+    room = max(0, room - sum(map(len, turns)))
     packing = pack_passages(
         [passage_segment(tokenizer, passage) for passage in passages],
         budget_tokens=room if max_passage_tokens is None else min(room, max_passage_tokens),

@@ -14,6 +14,9 @@ from generation.conversations import ConversationHistory, HistoryState
 from retrieval.history.turns import Turn
 from retrieval.query_expansion import Expansion, QueryExpander
 
+_MAX_CONDENSED_CHARACTERS = 2_000
+"""What stands alone is short; longer, it is other questions pasted together, and searches for them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Understood:
@@ -77,7 +80,7 @@ class QuestionReader:
             "condense", {"question": condensed.text, "method": condensed.method, "note": condensed.note}
         )
         attempt.run.checkpoint()
-        return condensed.text
+        return condensed.text if len(condensed.text) <= _MAX_CONDENSED_CHARACTERS else attempt.question.text
 
     def _expand(self, attempt: Attempt, text: str) -> tuple[str, ...]:
         how = attempt.question.expansion

@@ -83,12 +83,20 @@ class AnswerWriter:
         """
         excerpts = self._material.plan(
             attempt,
+            standalone,
             passages,
             room_tokens=self._room(attempt, standalone, summary),
             query_vector=query_vector,
         )
         attempt.run.checkpoint()
         prompt = self._build_prompt(attempt, standalone, excerpts, summary, history)
+        if not prompt.included:
+            raise TooLong(
+                f"{excerpts[0].passage.document_name} does not fit into the window beside the question and "
+                f"an answer of {attempt.question.sampling.max_tokens} tokens.",
+                remedy="Ask with `context` `passages`, for a shorter answer, or of a model with a longer window.",
+                max_model_len=self._generator.info().max_model_len,
+            )
         by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
         included = [by_id[passage.id] for passage in prompt.included]
         text, finish_reason = self._generate(attempt, prompt)
@@ -98,11 +106,12 @@ class AnswerWriter:
         is_refusal = _is_refusal(written.answer)
         if is_refusal or not any(statement.quotes for statement in written.statements):
             # What nothing supports is told apart from the answer, as a warning.
-            unfounded = () if is_refusal else (f"The model wrote, without support: {strip_marks(text)}",)
+            plain = "" if is_refusal else strip_marks(text)
+            unfounded = (f"The model wrote, without support: {plain}",) if plain else ()
             return Draft(
                 mode=attempt.question.mode,
                 outcome="refused",
-                warnings=unfounded,
+                warnings=(*unfounded, *written.warnings, *self._warnings(attempt, prompt, finish_reason)),
                 finish_reason=finish_reason,
                 model=model,
             )
@@ -149,7 +158,6 @@ class AnswerWriter:
         history: Sequence[Turn],
     ) -> Prompt:
         window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
-        is_document = len(excerpts) == 1 and excerpts[0].passage.start == 0 and excerpts[0].is_whole
         instructions = instructions_for(
             attempt.question.text, mode=attempt.question.mode, brief=self._is_brief
         )
@@ -161,7 +169,6 @@ class AnswerWriter:
             passages=[PromptPassage(e.id, _header(e.passage) if numbered else "", e.text) for e in excerpts],
             question=standalone,
             max_prompt_tokens=window - max_tokens,
-            max_passage_tokens=None if is_document else attempt.question.max_context_tokens,
             summary=summary,
             history=history,
             max_history_tokens=self._settings.history_tokens,
@@ -211,4 +218,4 @@ def _header(passage: Passage) -> str:
 
 def _is_refusal(text: str) -> bool:
     plain = strip_marks(text)
-    return not plain or any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)
+    return any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.usage import ModelUse
+from core.errors import LongleafError
+from core.usage import ModelUse, TokenUsage
 from inference.protocols import ChatTokenizer, GenerationRequest, Generator, SamplingParameters
 
 
@@ -50,6 +51,8 @@ class SmallModel(Protocol):
             EngineUnavailable, EngineOverloaded: as `Generator.stream`.
             EngineIncapable: a schema was given and the engine cannot be held to it.
             TooLong: `instructions` and `text` exceed `max_prompt_tokens`.
+
+        What was consumed before an error is in its `uses`.
         """
         ...
 
@@ -92,12 +95,19 @@ class ChatSmallModel:
             json_schema=json_schema,
         )
         started = time.perf_counter()
-        pieces, finish_reason = [], ""
-        with self._generator.stream(request) as deltas:
-            for delta in deltas:
-                pieces.append(delta.text)
-                finish_reason = delta.finish_reason or finish_reason
-                usage = delta.usage
+        pieces, finish_reason, usage = [], "", TokenUsage()
+        try:
+            with self._generator.stream(request) as deltas:
+                for delta in deltas:
+                    pieces.append(delta.text)
+                    finish_reason = delta.finish_reason or finish_reason
+                    usage = delta.usage
+        except LongleafError as error:
+            if usage != TokenUsage():
+                error.uses += (self._use(usage, started),)
+            raise
+        return SmallModelReply("".join(pieces).strip(), finish_reason, self._use(usage, started))
+
+    def _use(self, usage: TokenUsage, started: float) -> ModelUse:
         info = self._generator.info()
-        use = ModelUse(info.model, info.revision, usage=usage, seconds=time.perf_counter() - started)
-        return SmallModelReply("".join(pieces).strip(), finish_reason, use)
+        return ModelUse(info.model, info.revision, usage=usage, seconds=time.perf_counter() - started)

@@ -118,6 +118,7 @@ class RetrievalPipeline:
         self._embedder = embedder
         self._dense = dense
         self._lexical = lexical
+        self._cuts_off = reranker is None
         self._reranker: ChunkReranker = (
             ModelReranker(reranker, num_reranked=num_reranked)
             if reranker
@@ -169,7 +170,9 @@ class RetrievalPipeline:
         live = {chunk_id: chunk for one in ranked for chunk_id, chunk in one.hits.live.items()}
         with _timed(seconds, "fuse"):
             ranking = fuse_queries([one.ranking for one in ranked])
-            least = MIN_SCORE_SHARE * ranking[0].score if rerank and ranking else 0.0
+            # Calibrated on one query's scores by the default reranker; others are on other scales.
+            cuts = rerank and self._cuts_off and len(ranked) == 1 and bool(ranking)
+            least = MIN_SCORE_SHARE * ranking[0].score if cuts else 0.0
             merged = merge_passages(
                 [(chunk, live[chunk.chunk_id]) for chunk in ranking if chunk.score >= least],
                 num_passages=num_passages,

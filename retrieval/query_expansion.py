@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from core.errors import InvalidInput, ModelUnavailable
 from core.language import is_chinese
 from core.usage import ModelUse
-from inference.small_model import SmallModel
+from inference.small_model import SmallModel, SmallModelReply
 from retrieval.history import QuestionCondenser, RuleCondenser, Turn
 from retrieval.history.grounding import invented
 from retrieval.history.phrases import Need
@@ -86,9 +87,7 @@ class QueryExpander:
     def expand(self, question: str, how: Expansion, *, cache_salt: str) -> ExpandedQueries:
         """At most three paraphrases, or at most four sub-questions.
 
-        Raises:
-            EngineUnavailable, EngineOverloaded: as the small model.
-            EngineIncapable: the engine cannot be held to a JSON schema. Never where rules were enough.
+        A model that cannot be asked gives none, and the note says why: more queries are an extra.
         """
         question = question.strip()
         if len(question) > MAX_QUESTION_CHARACTERS:
@@ -114,7 +113,24 @@ class QueryExpander:
     def _ask_model(self, question: str, how: Expansion, cache_salt: str) -> ExpandedQueries:
         limit = MAX_QUERIES[how]
         num_tokens = self._model.tokenizer.count(question)
-        reply = self._model.complete(
+        try:
+            reply = self._complete(question, how, limit, num_tokens, cache_salt)
+        except (ModelUnavailable, InvalidInput) as error:
+            return ExpandedQueries(uses=error.uses, note=f"The small model failed: {error.detail}")
+        proposed = _strings(reply.text)
+        if proposed is None:
+            return ExpandedQueries(uses=(reply.use,), note="The small model's reply was no list of queries.")
+        queries, rejected = _choose(question, proposed, how)
+        note = f"{len(queries)} of {len(proposed)} queries of the small model kept"
+        if rejected:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(rejected).items()))
+            note = f"{note} ({reasons})"
+        return ExpandedQueries(queries, (reply.use,), note)
+
+    def _complete(
+        self, question: str, how: Expansion, limit: int, num_tokens: int, cache_salt: str
+    ) -> SmallModelReply:
+        return self._model.complete(
             instructions=_INSTRUCTIONS[how, is_chinese(question)],
             text=question,
             max_tokens=min(_MAX_REPLY_TOKENS, limit * (2 * num_tokens + 8)),
@@ -126,15 +142,6 @@ class QueryExpander:
             },
             cache_salt=cache_salt,
         )
-        proposed = _strings(reply.text)
-        if proposed is None:
-            return ExpandedQueries(uses=(reply.use,), note="The small model's reply was no list of queries.")
-        queries, rejected = _choose(question, proposed, how)
-        note = f"{len(queries)} of {len(proposed)} queries of the small model kept"
-        if rejected:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(rejected).items()))
-            note = f"{note} ({reasons})"
-        return ExpandedQueries(queries, (reply.use,), note)
 
 
 def _leans(part: str) -> bool:

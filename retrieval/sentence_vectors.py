@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from core.usage import ModelUse
 from inference.protocols import Embedder
 
+_SHARED: dict[tuple[str, ...], NDArray[np.float32]] = {}
+
 
 class SentenceVectors:
     """The embedder's passage vectors for the length of one request; not shared between threads.
@@ -35,6 +37,14 @@ class SentenceVectors:
         if not texts:
             return np.empty((0, self._embedder.dimension), dtype=np.float32)
         return np.stack([self._vectors[text] for text in texts])
+
+    def embed_unbilled(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `embed`, for texts that are the same in every request: computed once a process, which
+        no single question has to pay."""
+        key = (self._embedder.revision, *texts)
+        if key not in _SHARED:
+            _SHARED[key] = self._embedder.embed_passages(texts).vectors
+        return _SHARED[key]
 
     def take_use(self) -> ModelUse:
         """What was computed since the last call."""

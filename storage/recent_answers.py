@@ -38,7 +38,7 @@ def list_recent_answers(
             Answer.tenant_id == tenant_id,
             Answer.collection_id == collection_id,
             Answer.created_at >= since,
-            Answer.finished_at.is_not(None),
+            Answer.mode.is_not(None),  # written by the pipeline, and no past turn that came with a question
             Answer.id != excluding,
         )
         .order_by(Answer.created_at.desc(), Answer.id.desc())

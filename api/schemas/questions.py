@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from api.schemas.base import Body, FreeText
 from core.ids import DocumentId
@@ -23,6 +24,16 @@ _SEED_BOUND = 2**63
 _StopText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _storable(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is before the year 1 or after 9999 in UTC") from None
+
+
+_Moment = Annotated[AwareDatetime, AfterValidator(_storable)]
+
+
 class Filter(Body):
     """Only documents that meet every condition given. None that does: the question is refused."""
 
@@ -32,8 +43,8 @@ class Filter(Body):
     tags: list[Annotated[FreeText, Field(min_length=1, max_length=64)]] = Field(
         default_factory=list, max_length=32, description="That has one of these."
     )
-    uploaded_from: AwareDatetime | None = Field(None, description="First uploaded then or later.")
-    uploaded_before: AwareDatetime | None = Field(None, description="First uploaded before then.")
+    uploaded_from: _Moment | None = Field(None, description="First uploaded then or later.")
+    uploaded_before: _Moment | None = Field(None, description="First uploaded before then.")
 
     def as_filter(self) -> DocumentFilter:
         return DocumentFilter(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import EngineIncapable
+from core.errors import InvalidInput, ModelUnavailable
 from core.usage import ModelUse
 from inference.protocols import Tokenizer
 from inference.small_model import SmallModel
@@ -145,10 +145,10 @@ class ChoiceExtractor:
         most: int,
         cache_salt: str,
     ) -> _Asked:
-        prompt = self._prompt(question, candidates, ranked, min(most, MAX_CHOSEN))
-        if not prompt.shown:
-            return _Asked((), (), "No sentence fits into the small model's window.")
         try:
+            prompt = self._prompt(question, candidates, ranked, min(most, MAX_CHOSEN))
+            if not prompt.shown:
+                return _Asked((), (), "No sentence fits into the small model's window.")
             reply = self._model.complete(
                 instructions=prompt.instructions,
                 text=prompt.text,
@@ -156,8 +156,8 @@ class ChoiceExtractor:
                 json_schema=choice_schema(len(prompt.shown), min(most, MAX_CHOSEN)),
                 cache_salt=cache_salt,
             )
-        except EngineIncapable as error:
-            return _Asked((), (), str(error))
+        except (ModelUnavailable, InvalidInput) as error:
+            return _Asked((), error.uses, f"The small model failed: {error.detail}")
         choice = read_choice(reply.text, len(prompt.shown))
         order = tuple(prompt.shown[number - 1] for number in choice.numbers)
         return _Asked(order, (reply.use,), choice.note)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from core.errors import InvalidInput, ModelUnavailable
 from core.language import is_chinese
+from core.usage import ModelUse
 from inference.small_model import SmallModel, SmallModelReply
 from retrieval.history.grounding import invented
 from retrieval.history.phrases_by_language import phrases_of
@@ -76,11 +77,12 @@ class ModelCondenser:
         try:
             reply = self._ask(question, recent, summary, cache_salt)
         except (ModelUnavailable, InvalidInput) as error:
-            return self._fall_back(question, turns, f"The small model was not asked: {error.detail}", started)
+            reason = f"The small model failed: {error.detail}"
+            return self._fall_back(question, turns, reason, started, error.uses)
         text = _question_in(reply)
         fault = _fault(text, question, recent, summary)
         if fault:
-            return self._fall_back(question, turns, fault, started, reply)
+            return self._fall_back(question, turns, fault, started, (reply.use,))
         seconds = time.perf_counter() - started
         if one_line(text) == one_line(question):
             return CondensedQuestion(question, "none", (reply.use,), seconds)
@@ -106,12 +108,12 @@ class ModelCondenser:
         turns: Sequence[Turn],
         reason: str,
         started: float,
-        reply: SmallModelReply | None = None,
+        uses: tuple[ModelUse, ...],
     ) -> CondensedQuestion:
         condensed = self._fallback.condense(question, turns=turns)
         return replace(
             condensed,
-            uses=(reply.use,) if reply else (),
+            uses=uses,
             seconds=time.perf_counter() - started,
             note=reason,
         )

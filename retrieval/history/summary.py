@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from core.errors import InvalidInput, ModelUnavailable
 from core.language import is_chinese
+from core.usage import ModelUse
 from inference.protocols import Tokenizer
 from inference.small_model import SmallModel, SmallModelReply
 from retrieval.history.grounding import invented
@@ -68,7 +69,7 @@ class HistorySummarizer:
         Every number and name in a fact of the model occurs in what it summarizes; facts where one
         does not are left out. Where room is short, the oldest facts go.
         """
-        reply, note = self._ask(turns, cache_salt)
+        reply, uses, note = self._ask(turns, cache_salt)
         said = "\n".join(f"{turn.question}\n{turn.answer}" for turn in turns)
         proposed = _facts_in(reply) if reply else []
         facts = [fact for fact in proposed if not invented(fact, said)]
@@ -89,13 +90,15 @@ class HistorySummarizer:
                 num_rejected=len(proposed) - len(facts),
                 num_forgotten=len(lines) - kept,
             ),
-            uses=(reply.use,) if reply else (),
+            uses=uses,
             note=note,
         )
 
-    def _ask(self, turns: Sequence[Turn], cache_salt: str) -> tuple[SmallModelReply | None, str]:
+    def _ask(
+        self, turns: Sequence[Turn], cache_salt: str
+    ) -> tuple[SmallModelReply | None, tuple[ModelUse, ...], str]:
         if self._small_model is None:
-            return None, ""
+            return None, (), ""
         chinese = is_chinese(turns[-1].question)
         try:
             reply = self._small_model.complete(
@@ -106,8 +109,8 @@ class HistorySummarizer:
                 cache_salt=cache_salt,
             )
         except (ModelUnavailable, InvalidInput) as error:
-            return None, f"The small model was not asked: {error.detail}"
-        return reply, ""
+            return None, error.uses, f"The small model failed: {error.detail}"
+        return reply, (reply.use,), ""
 
     def _fit(self, lines: list[str], max_tokens: int) -> tuple[int, str]:
         """How many of the newest lines fit, and their text."""

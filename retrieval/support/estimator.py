@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.usage import ModelUse
 from inference.protocols import Embedder
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
@@ -22,11 +23,13 @@ class Support:
     """`value` is the probability, from 0 to 1, that the passages answer; refuse under `threshold`.
 
     `reasons` says in words what spoke against them, strongest first; empty where they are supported.
+    `uses`: what was embedded for it beside the request's sentence vectors.
     """
 
     value: float
     threshold: float
     reasons: tuple[str, ...] = ()
+    uses: tuple[ModelUse, ...] = ()
 
     @property
     def is_supported(self) -> bool:
@@ -65,7 +68,10 @@ class SupportEstimator:
         """
         facts = facts_asked(question)
         by_words = self._embedder is None or vectors is None or query_vector is None
-        query_vectors = [None] * len(facts) if by_words else self._embed(facts, query_vector)
+        query_vectors: list[NDArray[np.float32] | None] = [None] * len(facts)
+        uses: tuple[ModelUse, ...] = ()
+        if not by_words:
+            query_vectors, uses = self._embed(facts, query_vector)
         found = [
             weigh_sentences(
                 fact,
@@ -77,8 +83,9 @@ class SupportEstimator:
             for fact, vector in zip(facts, query_vectors, strict=True)
         ]
         if not found[0]:
-            return Support(0.0, self._min_support or 1.0, ("The passages hold no text.",))
-        return min((self._judge(evidence) for evidence in found), key=lambda support: support.value)
+            return Support(0.0, self._min_support or 1.0, ("The passages hold no text.",), uses)
+        weakest = min((self._judge(evidence) for evidence in found), key=lambda support: support.value)
+        return replace(weakest, uses=uses)
 
     def _judge(self, found: Sequence[Evidence]) -> Support:
         """By the sentence that speaks most for an answer."""
@@ -90,11 +97,18 @@ class SupportEstimator:
 
     def _embed(
         self, facts: Sequence[str], query_vector: NDArray[np.float32] | None
-    ) -> list[NDArray[np.float32] | None]:
+    ) -> tuple[list[NDArray[np.float32] | None], tuple[ModelUse, ...]]:
         """The question's own vector where it asks for one fact; those of its facts otherwise."""
         if len(facts) == 1 or self._embedder is None:
-            return [query_vector] * len(facts)
-        return list(self._embedder.embed_queries(facts).vectors)
+            return [query_vector] * len(facts), ()
+        embedded = self._embedder.embed_queries(facts)
+        use = ModelUse(
+            self._embedder.name,
+            self._embedder.revision,
+            num_tokens=sum(embedded.num_tokens),
+            seconds=embedded.seconds,
+        )
+        return list(embedded.vectors), (use,)
 
     def _background_vectors(self) -> NDArray[np.float32]:
         """Computed once, which no single question has to pay."""

@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import select
 
 from core.errors import EngineUnavailable, JobCancelled, LeaseLost, TooLong
-from core.ids import AnswerId, DocumentId, JobId
+from core.ids import AnswerId, ConversationId, DocumentId, JobId
+from generation.questions import QuestionParameters, register_turn
+from storage.conversations import ConversationRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.job_run import JobRun
@@ -247,3 +249,69 @@ def test_the_same_sentence_in_two_documents_is_given_once(house: House) -> None:
     house.answers.run(house.claim(job_id))
     quotes = [citation["quote"] for citation in house.answer(answer_id).citations]
     assert len(quotes) == len(set(quotes))
+
+
+def test_a_conversations_question_keeps_the_sentences_that_its_standalone_form_asks_for(house: House) -> None:
+    with house.database.write() as session:
+        conversation = ConversationRepository(session, house.principal.tenant_id).create(house.collection_id)
+        conversation_id = ConversationId(conversation.id)
+    house.generator.text = "Neptune has fourteen known moons. [1]"
+    for question in ("How many moons has Neptune?", "And the largest of them?"):
+        with house.database.write() as session:
+            parameters = QuestionParameters(mode="abstractive", extraction="rule")
+            answer = register_turn(
+                session, house.principal, conversation_id, question, parameters, max_attempts=1
+            )
+            job_id, answer_id = JobId(answer.job_id), AnswerId(answer.id)
+        house.answers.run(house.claim(job_id))
+    answer = house.answer(answer_id)
+    assert "Neptune" in answer.steps["condense"]["question"]
+    prompt = "".join(map(chr, house.generator.requests[-1].prompt_token_ids))
+    assert "Triton is the largest of them." in prompt
+
+
+def test_a_whole_document_goes_in_when_asked_for_and_its_reason_is_told(house: House) -> None:
+    house.generator.text = "Saturn has seven main rings. [1]"
+    job_id, answer_id = house.ask("How many rings has Saturn?", mode="abstractive", context="whole")
+    house.answers.run(house.claim(job_id))
+    answer = house.answer(answer_id)
+    assert answer.steps["context"]["context"] == "whole"
+    prompt = "".join(map(chr, house.generator.requests[-1].prompt_token_ids))
+    assert ENGLISH.decode().strip() in prompt
+    assert answer.citations[0]["quote"] == "Saturn has seven main rings."
+
+
+def test_a_passage_longer_than_the_room_for_passages_is_still_read(house: House) -> None:
+    house.generator.text = "Saturn has seven main rings. [1]"
+    job_id, answer_id = house.ask("How many rings has Saturn?", mode="abstractive", max_context_tokens=64)
+    house.answers.run(house.claim(job_id))
+    assert house.answer(answer_id).outcome == "answered"
+
+
+def test_quotes_without_an_answer_below_them_are_an_answer(house: House) -> None:
+    house.generator.text = "> [1] Saturn has seven main rings."
+    job_id, answer_id = house.ask("How many rings has Saturn?", mode="quoted")
+    house.answers.run(house.claim(job_id))
+    answer = house.answer(answer_id)
+    assert answer.outcome == "answered"
+    assert "“Saturn has seven main rings.” [1]" in str(answer.text)
+
+
+def test_unsupported_sentences_are_removed_on_request(house: House) -> None:
+    house.generator.text = "Saturn has seven main rings. [1] It was discovered by pirates. [1]"
+    job_id, answer_id = house.ask("How many rings has Saturn?", mode="abstractive", unsupported="remove")
+    house.answers.run(house.claim(job_id))
+    answer = house.answer(answer_id)
+    assert answer.text == "Saturn has seven main rings. [1]"
+    assert [statement["supported"] for statement in answer.statements] == [True]
+    assert any("pirates" in warning for warning in answer.warnings)
+
+
+def test_an_engine_that_dies_in_a_small_task_burns_that_too(house: House) -> None:
+    house.generator.text, house.generator.fail_after = "one two three", 2
+    house.generator.failure = EngineUnavailable("It died.", remedy="Wait.")
+    job_id, answer_id = house.ask("Which moons has Neptune?", expansion="multi_query")
+    house.answers.run(house.claim(job_id))
+    assert house.answer(answer_id).outcome == "answered"  # more queries are an extra
+    condensed = [line for line in ledger(house, answer_id) if line.stage == "condense"]
+    assert {line.price_stage for line in condensed} == {"prefill_uncached", "prefill_cached", "decode"}

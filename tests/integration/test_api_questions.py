@@ -86,6 +86,14 @@ def test_parameters_reach_the_worker(house: House) -> None:
     assert body["mode"] == "extractive"
 
 
+def test_a_question_may_be_kept_to_documents_of_a_time(house: House) -> None:
+    moments = {"uploaded_from": "2026-01-01T00:00:00+08:00", "uploaded_before": "2027-01-01T00:00:00Z"}
+    response = ask(house, wait_seconds=0, filter=moments)
+    assert response.status_code == 202, response.text
+    impossible = ask(house, wait_seconds=0, filter={"uploaded_from": "0001-01-01T00:00:00+14:00"})
+    assert (impossible.status_code, impossible.json()["code"]) == (422, "invalid_input")
+
+
 def test_a_failed_answer_is_its_problem(house: House) -> None:
     def fail(job_id: JobId) -> None:
         house.worker.claim(job_id)

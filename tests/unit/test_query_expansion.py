@@ -226,10 +226,14 @@ def test_instructions_in_the_question_only_ever_become_queries() -> None:
     assert expanded.queries == ("What does the lease say of a prompt?",)
 
 
-def test_an_engine_that_cannot_be_held_to_a_schema_is_reported() -> None:
-    model = FakeSmallModel(failure=EngineIncapable("It takes no schema.", remedy="Use another."))
-    with pytest.raises(EngineIncapable):
-        QueryExpander(model).expand(NOTICE, "multi_query", cache_salt="")
+def test_a_small_model_that_cannot_be_asked_costs_the_question_nothing_but_its_queries() -> None:
+    failure = EngineIncapable("It takes no schema.", remedy="Use another.")
+    failure.uses = (ModelUse("tiny", "1", usage=TokenUsage(50, 0, 7)),)
+    model = FakeSmallModel(failure=failure)
+    expanded = QueryExpander(model).expand(NOTICE, "multi_query", cache_salt="")
+    assert expanded.queries == ()
+    assert expanded.note == "The small model failed: It takes no schema."
+    assert expanded.uses == failure.uses
     assert (
         QueryExpander(model).expand("Who sings and who dances in Cats?", "decompose", cache_salt="").uses
         == ()
