@@ -82,8 +82,8 @@ class AskSettings(BaseModel):
     extraction: Literal["auto", "none", "rule", "embedding", "model", "cross_encoder"] = Field(
         "auto", description="How sentences are kept of passages; auto: by embedding."
     )
-    extracted_tokens: int = Field(
-        600, ge=16, description="Room in the prompt for sentences kept of passages."
+    extracted_tokens: int | None = Field(
+        None, ge=16, description="Room in the prompt for sentences kept of passages; empty: as fits the model."
     )
     context: Literal["auto", "whole", "passages"] = Field(
         "auto", description="auto: a whole document once enough questions are asked about it."

@@ -73,7 +73,7 @@ def test_timings_are_measured_from_outside_where_the_engine_gives_none(
 
     assert timings is not None
     assert timings.prefill_seconds == timings.ttft_seconds >= 0.05
-    assert timings.decode_seconds >= 0.14
+    assert timings.decode_seconds >= 0.1  # a late reader sees less of it
     assert timings.queue_seconds == 0
 
 
