@@ -83,7 +83,9 @@ class AskSettings(BaseModel):
         "auto", description="How sentences are kept of passages; auto: by embedding."
     )
     extracted_tokens: int | None = Field(
-        None, ge=16, description="Room in the prompt for sentences kept of passages; empty: as fits the model."
+        None,
+        ge=16,
+        description="Room in the prompt for sentences kept of passages; empty: as fits the model.",
     )
     context: Literal["auto", "whole", "passages"] = Field(
         "auto", description="auto: a whole document once enough questions are asked about it."
