@@ -15,10 +15,12 @@ QUESTION_WORDS = frozenset(
     for phrase in (
         "what which who whom whose when where why how many much long did does do is are was were be been",
         "the a an of in to for on at by with and or from as that this it its tell me please",
+        "describe explain list give show say summarize summarise briefly own words using can could you",
         "name named called kind type time date year place happen according",
         "什么 谁 哪 哪个 哪些 哪里 哪儿 哪位 哪年 哪一年 哪一 何 何时 何地 何处 为何 如何 怎么 怎样 怎么样",
         "多少 几 几个 多久 多长 多大 是多少 是什么 是谁 叫 叫做 请问 请",
         "是 的 了 吗 呢 吧 在 于 为 有 由 被 把 和 与 及 其 该 个 分别 是否 怎么办 因何 如果 大概 大约 具体 根据",
+        "介绍 说明 解释 列出 列举 简述 描述 讲述 谈谈 概括 自己 的话",
         "名字 名称 时间 日期 时候 年份 地点 地方 哪些地方 原因 理由 东西 事情 情况 结果 方式",
     )
     for term in analyze(phrase)
