@@ -31,8 +31,9 @@ async def ask_question(
 
     Waits up to `wait_seconds` for the answer (200), or gives 202 to come back to. With `stream`, or
     `Accept: text/event-stream`, the answer comes as server-sent events: `accepted`, `started`,
-    `passages`, `delta`, `restart` (discard the text so far), and last `done` or `error`. An answer
-    that fails is the problem it failed with. Hanging up does not cancel it.
+    `passages`, `delta`, `restart` (discard the text so far), and last `done` or `error`. What a
+    model writes is streamed as it is written; `done` has the answer as it was checked, which is the
+    one stored. An answer that fails is the problem it failed with. Hanging up does not cancel it.
     """
 
     def register(session: Session) -> models.Answer:
