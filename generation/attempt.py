@@ -38,3 +38,4 @@ class Attempt:
         use = self.vectors.take_use()
         if use.num_tokens:
             self.consumption.add(stage, [use])
+            self.consumption.spend(f"{stage.value}_seconds", use.seconds)

@@ -23,5 +23,9 @@ class Consumption:
     seconds: dict[str, float] = field(default_factory=dict)
     first_token_at: float | None = None  # time.monotonic()
 
+    def spend(self, step: str, seconds: float) -> None:
+        """Add to what `timings` says of a step, `extract_seconds` for one."""
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+
     def add(self, stage: Stage, uses: Iterable[ModelUse]) -> None:
         self.uses.extend((stage, use) for use in uses)

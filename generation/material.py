@@ -238,9 +238,7 @@ class MaterialPlanner:
             cache_salt=attempt.tenant_id,
         )
         attempt.consumption.add(Stage.EXTRACT, extraction.uses)
-        attempt.consumption.seconds["extract_seconds"] = (
-            attempt.consumption.seconds.get("extract_seconds", 0.0) + extraction.seconds
-        )
+        attempt.consumption.spend("extract_seconds", extraction.seconds)
         attempt.note("extraction", extraction_json(extraction))
         kept: defaultdict[int, list[str]] = defaultdict(list)
         for span in extraction.spans:

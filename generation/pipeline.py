@@ -205,7 +205,7 @@ class AnswerPipeline:
             query_vector=search.query_vector,
             cache_salt=attempt.tenant_id,
         )
-        attempt.consumption.seconds["extract_seconds"] = extraction.seconds
+        attempt.consumption.spend("extract_seconds", extraction.seconds)
         attempt.consumption.add(Stage.EXTRACT, extraction.uses)
         attempt.note("extraction", extraction_json(extraction))
         attempt.run.checkpoint()
