@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench.answer_sets import AnswerSet, SetQuestion
-from bench.metrics import paired_bootstrap
 from bench.peers import PEERS
 from bench.recording_proxy import EngineCall, RecordingProxy
 from bench.report import BenchTable, Figure
 from evaluation.metrics import contains_answer, exact_match, token_f1
+from evaluation.paired_bootstrap import paired_bootstrap
 from evaluation.text import strip_citation_marks
 
 OURS = "ours"
@@ -131,7 +131,7 @@ def differences(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Any]
                 ]
                 if pairs:
                     ours, theirs = zip(*pairs, strict=True)
-                    found[f"{title}: {key} ours - {peer}"] = asdict(paired_bootstrap(ours, theirs))
+                    found[f"{title}: {key} ours - {peer}"] = asdict(paired_bootstrap(theirs, ours))
     return found
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from bench.conversation_cost import WINDOW, ConversationCost, run_conversation
 from bench.conversation_sets import ConversationCorpus, ConversationSet, Half, TurnTask, load_corpora
-from bench.metrics import paired_bootstrap, recall_at
+from bench.metrics import recall_at
 from bench.report import BenchOptions, BenchResult, BenchTable
 from bench.search_collection import MemoizingEmbedder, SearchBed
 from core.ids import ChunkId, CollectionId
+from evaluation.paired_bootstrap import paired_bootstrap
 from inference.completions_client import CompletionsClient
 from inference.encoders import load_embedder
 from inference.prepare import model_path
@@ -213,7 +214,7 @@ def _details(results: Sequence[_SetResult], cost: ConversationCost) -> dict[str,
 
 
 def _set_details(result: _SetResult) -> dict[str, Any]:
-    difference = paired_bootstrap(result.values[_ours(result)], result.values["last turn"])
+    difference = paired_bootstrap(result.values["last turn"], result.values[_ours(result)])
     return {
         "num_questions": len(result.tasks),
         "tuned_on": "all" if result.name in _TUNED_WHOLE else "one half",

@@ -1,4 +1,4 @@
-"""Retrieval metrics, per question, and what the difference of two systems is worth."""
+"""Retrieval metrics, per question."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 _NOT_CONTENT = re.compile(r"[\W_]+")
 
@@ -37,28 +34,6 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
     """Whether one of `answers` stands in `text`, white space, case and punctuation aside."""
     content = content_of(text)
     return any(answer and answer in content for answer in map(content_of, answers))
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Mean of `a - b` with its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def paired_bootstrap(
-    a: Sequence[float], b: Sequence[float], *, num_samples: int = 2000, seed: int = 0
-) -> Difference:
-    """How much better `a` is than `b` on the same questions, drawn again with replacement."""
-    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    if not len(differences):
-        return Difference(0.0, 0.0, 0.0)
-    draws = np.random.default_rng(seed).integers(0, len(differences), (num_samples, len(differences)))
-    means = differences[draws].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Difference(float(differences.mean()), float(low), float(high))
 
 
 def _dcg(gains: Sequence[int]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bench.metrics import Difference, ndcg_at, paired_bootstrap, recall_at, reciprocal_rank
+from bench.metrics import ndcg_at, recall_at, reciprocal_rank
 from bench.report import BenchOptions, BenchResult, BenchTable
 from bench.retrieval_sets import (
     EvidenceMap,
@@ -24,6 +24,7 @@ from bench.retrieval_sets import (
 from bench.search_collection import CutDocument, MemoizingEmbedder, SearchBed
 from core.ids import ChunkId
 from core.settings import ChunkSettings
+from evaluation.paired_bootstrap import Difference, paired_bootstrap
 from inference.encoders import load_embedder
 from inference.protocols import Tokenizer
 from ingest.chunking import chunk_document
@@ -72,7 +73,7 @@ class _SetResult:
         return 100 * (self.mean("hybrid") - max(self.mean("dense"), self.mean("bm25")))
 
     def difference(self, better: System, other: System) -> Difference:
-        return paired_bootstrap(self.values[better][_MAIN], self.values[other][_MAIN])
+        return paired_bootstrap(self.values[other][_MAIN], self.values[better][_MAIN])
 
 
 def run(options: BenchOptions) -> BenchResult:

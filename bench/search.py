@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bench.metrics import (
-    Difference,
     contains_answer,
     ndcg_at,
-    paired_bootstrap,
     recall_at,
     reciprocal_rank,
 )
@@ -21,6 +19,7 @@ from bench.search_collection import MemoizingEmbedder, SearchBed
 from bench.search_sets import SETS, Question, SearchSet, load_set
 from core.errors import Misconfigured
 from core.ids import ChunkId, CollectionId
+from evaluation.paired_bootstrap import Difference, paired_bootstrap
 from inference.encoders import load_embedder
 from inference.prepare import Backend
 from retrieval.extraction import EmbeddingExtractor
@@ -195,7 +194,7 @@ def _details(results: Sequence[_SetResult]) -> dict[str, Any]:
 
 
 def _difference(result: _SetResult, other: System) -> Difference:
-    return paired_bootstrap(result.values["hybrid"]["ndcg@10"], result.values[other]["ndcg@10"])
+    return paired_bootstrap(result.values[other]["ndcg@10"], result.values["hybrid"]["ndcg@10"])
 
 
 def _interval(difference: Difference) -> dict[str, float]:

@@ -88,11 +88,13 @@ class MaterialPlanner:
         Raises:
             InvalidInput, TooLong: the caller asked for a whole document that is not to be had.
         """
-        recent = self._recent(attempt)
+        method = self._method(attempt)
+        # What was asked lately decides between whole and passages, and which passages stay whole.
+        is_wanted = attempt.question.context == "auto" or method != "none"
+        recent = self._recent(attempt) if is_wanted else []
         whole = self.whole_document(attempt, passages, room_tokens=room_tokens, recent=recent)
         if whole is not None:
             return [Excerpt(whole, whole.text, is_whole=True)]
-        method = self._method(attempt)
         if method == "none":
             excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
         else:
@@ -108,16 +110,15 @@ class MaterialPlanner:
         passages: Sequence[Passage],
         *,
         room_tokens: int,
-        recent: Sequence[RecentAnswer] | None = None,
+        recent: Sequence[RecentAnswer] = (),
     ) -> Passage | None:
-        """The document to use whole, as a passage; None for passages. Notes the step `context`."""
+        """The document to use whole, as a passage; None for passages. Notes the step `context`.
+
+        `recent` answers matter where `context` is `auto` only.
+        """
         question = attempt.question
-        if question.context == "passages":
-            candidate = None
-        else:
-            candidate = self._candidate(
-                attempt, passages, self._recent(attempt) if recent is None else recent
-            )
+        is_possible = question.context != "passages"
+        candidate = self._candidate(attempt, passages, recent) if is_possible else None
         decision = decide_context(
             question.context,
             candidate,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from core.ids import ChunkId
 from core.usage import ModelUse
+from inference.model_uses import reranking_use
 from inference.protocols import Reranker
 from retrieval.fusion import FusedChunk
 from retrieval.indexed_text import embedding_text
@@ -180,13 +181,11 @@ class ModelReranker:
         if not head:
             return Reranked(list(ranking), ())
         found = self._reranker.rerank(question, [_text_of(live[chunk.chunk_id]) for chunk in head])
-        use = ModelUse(
-            self._reranker.name, self._reranker.revision, num_tokens=found.num_tokens, seconds=found.seconds
-        )
         # A model's scores may be of any sign and size; the order is theirs, scores stay the fused ones.
         scores = sorted((chunk.score for chunk in head), reverse=True)
         order = sorted(range(len(head)), key=lambda i: (-float(found.scores[i]), i))
         reranked = [replace(head[i], score=score) for i, score in zip(order, scores, strict=True)]
+        use = reranking_use(self._reranker, found)
         return Reranked([*reranked, *ranking[self._num_reranked :]], (use,))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +14,10 @@ from core.errors import InvalidInput, ModelUnavailable
 from core.usage import ModelUse
 from inference.protocols import Tokenizer
 from inference.small_model import SmallModel
-from retrieval.extraction.candidates import Candidate, list_candidates
-from retrieval.extraction.lexical_signals import lexical_signals
+from retrieval.extraction.candidates import Candidate
 from retrieval.extraction.protocol import Extraction
 from retrieval.extraction.rule import rule_scores
-from retrieval.extraction.selection import (
-    Limit,
-    best_first,
-    choose,
-    to_extraction,
-    without_repeats,
-)
+from retrieval.extraction.selection import Selection, best_first, without_repeats
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 from retrieval.support.background import is_han
@@ -106,36 +98,23 @@ class ChoiceExtractor:
         query_vector: NDArray[np.float32] | None = None,
         cache_salt: str = "",
     ) -> Extraction:
-        """What the model names, best first, and no more, even where the limit has room.
-
-        Raises:
-            EngineUnavailable, EngineOverloaded: as `SmallModel.complete`.
-        """
-        started = time.perf_counter()
-        limit = Limit.of(num_sentences, max_tokens)
-        candidates = list_candidates(passages)
-        signals = lexical_signals(question, candidates)
-        scores, method = rule_scores(signals), self.name
+        """What the model names, best first, and no more, even where the limit has room."""
+        selection = Selection.begin(
+            question, passages, num_sentences=num_sentences, max_tokens=max_tokens, count=self._count
+        )
+        candidates = selection.candidates
+        scores, method = rule_scores(selection.signals), self.name
         ranked = without_repeats(best_first(scores), candidates)
-        asked = self._ask(question, candidates, ranked, limit.num_sentences or MAX_CHOSEN, cache_salt)
+        asked = self._ask(
+            question, candidates, ranked, selection.limit.num_sentences or MAX_CHOSEN, cache_salt
+        )
         order, note = list(asked.order), asked.note
         if order:  # what the model put first comes first, whatever the rule thinks of it
             scores = scores.copy()
             scores[order] = np.arange(len(order), 0, -1)
         elif ranked:
             order, method, note = ranked, "rule", f"{note} The rule chose instead."
-        return to_extraction(
-            choose(order, candidates, passages, limit=limit, count=self._count),
-            candidates,
-            passages,
-            scores=scores,
-            overlaps=signals.own,
-            count=self._count,
-            uses=asked.uses,
-            started=started,
-            method=method,
-            note=note,
-        )
+        return selection.end(selection.choose(order), scores, uses=asked.uses, method=method, note=note)
 
     def _ask(
         self,

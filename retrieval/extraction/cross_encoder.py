@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.usage import ModelUse
+from inference.model_uses import reranking_use
 from inference.protocols import Reranker, Tokenizer
-from retrieval.extraction.candidates import Candidate, list_candidates
-from retrieval.extraction.lexical_signals import lexical_signals
+from retrieval.extraction.candidates import Candidate
 from retrieval.extraction.protocol import Extraction
 from retrieval.extraction.rule import rule_scores
-from retrieval.extraction.selection import Limit, best_first, choose, in_front, to_extraction
+from retrieval.extraction.selection import Selection, best_first, in_front
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 
@@ -47,35 +46,18 @@ class CrossEncoderExtractor:
         cache_salt: str = "",
     ) -> Extraction:
         """What the cross-encoder scores best; `vectors` stay as they are."""
-        started = time.perf_counter()
-        limit = Limit.of(num_sentences, max_tokens)
-        candidates = list_candidates(passages)
-        signals = lexical_signals(question, candidates)
-        scores, uses = rule_scores(signals), list[ModelUse]()
+        selection = Selection.begin(
+            question, passages, num_sentences=num_sentences, max_tokens=max_tokens, count=self._count
+        )
+        scores, uses = rule_scores(selection.signals), list[ModelUse]()
+        candidates = selection.candidates
         if candidates:
             read = sorted(best_first(scores)[: self._max_sentences])
             reply = self._reranker.rerank(question, [with_support(candidates, i) for i in read])
-            uses.append(
-                ModelUse(
-                    self._reranker.name,
-                    self._reranker.revision,
-                    num_tokens=reply.num_tokens,
-                    seconds=reply.seconds,
-                )
-            )
+            uses.append(reranking_use(self._reranker, reply))
             scores = in_front(scores, read, reply.scores)
-        chosen = choose(best_first(scores), candidates, passages, limit=limit, count=self._count)
-        return to_extraction(
-            chosen,
-            candidates,
-            passages,
-            scores=scores,
-            overlaps=signals.own,
-            count=self._count,
-            uses=uses,
-            started=started,
-            method=self.name,
-        )
+        chosen = selection.choose(best_first(scores))
+        return selection.end(chosen, scores, uses=uses, method=self.name)
 
 
 def with_support(candidates: Sequence[Candidate], i: int) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.usage import ModelUse
+from inference.model_uses import embedding_use
 from inference.protocols import Embedder, Tokenizer
-from retrieval.extraction.candidates import list_candidates
-from retrieval.extraction.lexical_signals import Signal, lexical_signals, relative
+from retrieval.extraction.lexical_signals import Signal, relative
 from retrieval.extraction.protocol import Extraction
 from retrieval.extraction.rule import rule_scores
-from retrieval.extraction.selection import Limit, best_first, choose, stop_when_sure, to_extraction
+from retrieval.extraction.selection import Selection, best_first, stop_when_sure
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 
@@ -70,31 +69,21 @@ class EmbeddingExtractor:
         cache_salt: str = "",
     ) -> Extraction:
         """What fits the question best by meaning, words and surroundings."""
-        started = time.perf_counter()
-        limit = Limit.of(num_sentences, max_tokens)
-        candidates = list_candidates(passages)
-        signals = lexical_signals(question, candidates)
-        scores, uses = rule_scores(signals), list[ModelUse]()
+        selection = Selection.begin(
+            question, passages, num_sentences=num_sentences, max_tokens=max_tokens, count=self._count
+        )
+        scores, uses = rule_scores(selection.signals), list[ModelUse]()
+        candidates = selection.candidates
         if candidates:
             query, uses = self._query(question, query_vector)
             read = sorted(best_first(scores)[: self._max_sentences])
             similarities = vectors.embed([candidates[i].text for i in read]) @ query
             uses.append(vectors.take_use())
             scores[read] += similarity_scores(similarities)
-        chosen = choose(best_first(scores), candidates, passages, limit=limit, count=self._count)
-        if limit.num_sentences is not None:
+        chosen = selection.choose(best_first(scores))
+        if selection.limit.num_sentences is not None:
             chosen = stop_when_sure(chosen, scores, self._sure_lead)
-        return to_extraction(
-            chosen,
-            candidates,
-            passages,
-            scores=scores,
-            overlaps=signals.own,
-            count=self._count,
-            uses=uses,
-            started=started,
-            method=self.name,
-        )
+        return selection.end(chosen, scores, uses=uses, method=self.name)
 
     def _query(
         self, question: str, vector: NDArray[np.float32] | None
@@ -102,13 +91,7 @@ class EmbeddingExtractor:
         if vector is not None:
             return vector, []
         embedded = self._embedder.embed_queries([question])
-        use = ModelUse(
-            self._embedder.name,
-            self._embedder.revision,
-            num_tokens=sum(embedded.num_tokens),
-            seconds=embedded.seconds,
-        )
-        return embedded.vectors[0], [use]
+        return embedded.vectors[0], [embedding_use(self._embedder, embedded)]
 
 
 def similarity_scores(similarities: NDArray[np.float32]) -> Signal:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inference.protocols import Tokenizer
-from retrieval.extraction.candidates import list_candidates
 from retrieval.extraction.lexical_signals import (
     LexicalSignals,
     Signal,
-    lexical_signals,
     relative,
 )
 from retrieval.extraction.protocol import Extraction
-from retrieval.extraction.selection import Limit, best_first, choose, to_extraction
+from retrieval.extraction.selection import Selection, best_first
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 
@@ -43,23 +40,11 @@ class RuleExtractor:
         cache_salt: str = "",
     ) -> Extraction:
         """What fits the question best by rules; `vectors` stay as they are."""
-        started = time.perf_counter()
-        limit = Limit.of(num_sentences, max_tokens)
-        candidates = list_candidates(passages)
-        signals = lexical_signals(question, candidates)
-        scores = rule_scores(signals)
-        chosen = choose(best_first(scores), candidates, passages, limit=limit, count=self._count)
-        return to_extraction(
-            chosen,
-            candidates,
-            passages,
-            scores=scores,
-            overlaps=signals.own,
-            count=self._count,
-            uses=(),
-            started=started,
-            method=self.name,
+        selection = Selection.begin(
+            question, passages, num_sentences=num_sentences, max_tokens=max_tokens, count=self._count
         )
+        scores = rule_scores(selection.signals)
+        return selection.end(selection.choose(best_first(scores)), scores, method=self.name)
 
 
 def rule_scores(signals: LexicalSignals) -> Signal:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from core.errors import InvalidInput
 from core.usage import ModelUse
-from retrieval.extraction.candidates import Candidate
+from retrieval.extraction.candidates import Candidate, list_candidates
+from retrieval.extraction.lexical_signals import LexicalSignals, lexical_signals
 from retrieval.extraction.protocol import ExtractedSentence, ExtractedSpan, Extraction
 from retrieval.passages import Passage
 
@@ -38,19 +39,77 @@ class Limit:
         return cls(num_sentences, max_tokens)
 
 
-def choose(
-    order: Sequence[int],
-    candidates: Sequence[Candidate],
-    passages: Sequence[Passage],
-    *,
-    limit: Limit,
-    count: CountTokens,
-) -> list[int]:
-    """What is kept of `order`, which is best first; best first again, nothing said twice."""
-    distinct = without_repeats(order, candidates)
-    if limit.num_sentences is not None:
-        return distinct[: limit.num_sentences]
-    return fit(distinct, candidates, passages, max_tokens=limit.max_tokens or 0, count=count)
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One extraction under way: what all methods begin with and end in.
+
+    `signals` are the words' part of every method; their arrays have a value a candidate.
+    """
+
+    passages: Sequence[Passage]
+    candidates: Sequence[Candidate]
+    signals: LexicalSignals
+    limit: Limit
+    count: CountTokens
+    started: float
+
+    @classmethod
+    def begin(
+        cls,
+        question: str,
+        passages: Sequence[Passage],
+        *,
+        num_sentences: int | None,
+        max_tokens: int | None,
+        count: CountTokens,
+    ) -> Selection:
+        """Raises: InvalidInput: not exactly one limit is given, or it is below 1."""
+        started = time.perf_counter()
+        limit = Limit.of(num_sentences, max_tokens)
+        candidates = list_candidates(passages)
+        signals = lexical_signals(question, candidates)
+        return cls(passages, candidates, signals, limit, count, started)
+
+    def choose(self, order: Sequence[int]) -> list[int]:
+        """What is kept of `order`, which is best first; best first again, nothing said twice."""
+        distinct = without_repeats(order, self.candidates)
+        if self.limit.num_sentences is not None:
+            return distinct[: self.limit.num_sentences]
+        max_tokens = self.limit.max_tokens or 0
+        return fit(distinct, self.candidates, self.passages, max_tokens=max_tokens, count=self.count)
+
+    def end(
+        self,
+        chosen: Sequence[int],
+        scores: NDArray[Any],
+        *,
+        uses: Sequence[ModelUse] = (),
+        method: str,
+        note: str = "",
+    ) -> Extraction:
+        """What the caller gets. `scores` has a value a candidate."""
+        spans = join_spans(chosen, self.candidates, self.passages)
+        return Extraction(
+            sentences=tuple(
+                ExtractedSentence(
+                    document_id=self.candidates[i].document_id,
+                    passage_index=self.candidates[i].passage_index,
+                    start=self.candidates[i].start,
+                    end=self.candidates[i].end,
+                    text=self.candidates[i].text,
+                    score=float(scores[i]),
+                    overlap=float(self.signals.own[i]),
+                )
+                for i in chosen
+            ),
+            spans=spans,
+            tokens_in=sum(self.count(passage.text) for passage in self.passages),
+            tokens_kept=count_spans(spans, self.count),
+            uses=tuple(use for use in uses if use.num_tokens or use.usage.prompt_tokens),
+            seconds=time.perf_counter() - self.started,
+            method=method,
+            note=note,
+        )
 
 
 def stop_when_sure(chosen: Sequence[int], scores: NDArray[Any], sure_lead: float | None) -> list[int]:
@@ -123,44 +182,6 @@ def count_spans(spans: Sequence[ExtractedSpan], count: CountTokens) -> int:
 def best_first(scores: NDArray[Any]) -> list[int]:
     """Positions by falling score; ties in text order."""
     return [int(i) for i in np.argsort(-scores, kind="stable")]
-
-
-def to_extraction(
-    chosen: Sequence[int],
-    candidates: Sequence[Candidate],
-    passages: Sequence[Passage],
-    *,
-    scores: NDArray[Any],
-    overlaps: NDArray[Any],
-    count: CountTokens,
-    uses: Sequence[ModelUse],
-    started: float,
-    method: str,
-    note: str = "",
-) -> Extraction:
-    """What the caller gets. `scores` and `overlaps` have a value a candidate."""
-    spans = join_spans(chosen, candidates, passages)
-    return Extraction(
-        sentences=tuple(
-            ExtractedSentence(
-                document_id=candidates[i].document_id,
-                passage_index=candidates[i].passage_index,
-                start=candidates[i].start,
-                end=candidates[i].end,
-                text=candidates[i].text,
-                score=float(scores[i]),
-                overlap=float(overlaps[i]),
-            )
-            for i in chosen
-        ),
-        spans=spans,
-        tokens_in=sum(count(passage.text) for passage in passages),
-        tokens_kept=count_spans(spans, count),
-        uses=tuple(use for use in uses if use.num_tokens or use.usage.prompt_tokens),
-        seconds=time.perf_counter() - started,
-        method=method,
-        note=note,
-    )
 
 
 def in_front(scores: NDArray[Any], read: Sequence[int], better: NDArray[Any]) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.usage import ModelUse
+from inference.model_uses import embedding_use
 from inference.protocols import Embedder
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
@@ -102,13 +103,7 @@ class SupportEstimator:
         if len(facts) == 1 or self._embedder is None:
             return [query_vector] * len(facts), ()
         embedded = self._embedder.embed_queries(facts)
-        use = ModelUse(
-            self._embedder.name,
-            self._embedder.revision,
-            num_tokens=sum(embedded.num_tokens),
-            seconds=embedded.seconds,
-        )
-        return list(embedded.vectors), (use,)
+        return list(embedded.vectors), (embedding_use(self._embedder, embedded),)
 
     def _background_vectors(self) -> NDArray[np.float32]:
         """Computed once, which no single question has to pay."""

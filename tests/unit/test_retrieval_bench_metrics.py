@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench import BENCHMARKS, BenchOptions, BenchResult, run_benchmark
-from bench.metrics import contains_answer, ndcg_at, paired_bootstrap, recall_at, reciprocal_rank
+from bench.metrics import contains_answer, ndcg_at, recall_at, reciprocal_rank
 from core.errors import NotFound
+from evaluation.paired_bootstrap import paired_bootstrap
 
 
 def test_metrics_of_a_known_ranking() -> None:
@@ -37,9 +38,9 @@ def test_answers_are_found_whatever_the_punctuation(text: str, answer: str, held
 
 
 def test_bootstrap_tells_a_difference_from_noise() -> None:
-    clear = paired_bootstrap([1.0] * 50 + [0.5] * 50, [0.5] * 50 + [0.4] * 50)
+    clear = paired_bootstrap([0.5] * 50 + [0.4] * 50, [1.0] * 50 + [0.5] * 50)
     assert clear.low > 0
-    noise = paired_bootstrap([1.0, 0.0] * 50, [0.0, 1.0] * 50)
+    noise = paired_bootstrap([0.0, 1.0] * 50, [1.0, 0.0] * 50)
     assert noise.low < 0 < noise.high
 
 
