@@ -126,7 +126,7 @@ class CompletionsClient:
         """
         info = self.info()
         _check_window(request, info)
-        _check_schema(request, info)
+        _check_constraint(request, info)
         stream = CompletionStream(num_prompt_tokens=len(request.prompt_token_ids))
         response = self._send(request, info)
         try:
@@ -298,10 +298,10 @@ def _check_window(request: GenerationRequest, info: EngineInfo) -> None:
         )
 
 
-def _check_schema(request: GenerationRequest, info: EngineInfo) -> None:
-    if request.json_schema is not None and not info.constrains_output:
+def _check_constraint(request: GenerationRequest, info: EngineInfo) -> None:
+    if request.constraint is not None and not info.constrains_output:
         raise EngineIncapable(
-            f"The endpoint that serves {info.model} cannot be held to a JSON schema.",
+            f"The endpoint that serves {info.model} cannot be held to a form of output.",
             remedy="Use a vLLM, or settings that need none (extraction `embedding`, condensing `rule`).",
         )
 
@@ -318,8 +318,8 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
         body["cache_salt"] = request.cache_salt
     if info.stops_repetition:
         body["repetition_detection"] = REPETITION_DETECTION
-    if request.json_schema is not None:
-        body["structured_outputs"] = {"json": dict(request.json_schema)}
+    if request.constraint is not None:
+        body["structured_outputs"] = {request.constraint.kind: request.constraint.value}
     if request.priority and info.accepts_priority:
         body["priority"] = request.priority
     return body

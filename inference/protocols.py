@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,22 +101,51 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
-    """How the next token is picked. `temperature` 0 is greedy."""
+    """How the next token is picked. `temperature` 0 is greedy.
+
+    A control at its default here is off, and is not sent: any endpoint will do. One that is on and
+    that the endpoint cannot be held to is refused with `EngineIncapable`, never ignored.
+    `no_repeat_ngram_size` n: no n tokens come twice in the answer. `logit_bias` is by token id, from
+    −100 to 100. `beam_width` 2 or more searches that many beams, greedy; `length_penalty` above 1
+    makes it like longer answers.
+    """
 
     max_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    min_tokens: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    bad_words: tuple[str, ...] = ()
+    beam_width: int = 1
+    length_penalty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConstraint:
+    """What the text must be, enforced token by token by the engine, if it is not cut.
+
+    `kind` and `value`: `json` a JSON schema, `regex` an expression that all of it matches, `choice`
+    a list of texts of which it is one, `grammar` an EBNF grammar.
+    """
+
+    kind: Literal["json", "regex", "choice", "grammar"]
+    value: Mapping[str, Any] | str | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """A prompt in token ids.
 
-    `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first. Under
-    `json_schema` the text is JSON that fits it, if it is not cut: refused with `EngineIncapable`
-    where the engine cannot be held to it.
+    `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first. A
+    `constraint` is refused with `EngineIncapable` where the engine cannot be held to it.
     """
 
     prompt_token_ids: Sequence[int]
@@ -124,7 +153,7 @@ class GenerationRequest:
     cache_salt: str = ""
     priority: int = 0
     request_id: str = ""
-    json_schema: Mapping[str, Any] | None = None
+    constraint: OutputConstraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,13 @@ from typing import Any, Protocol
 
 from core.errors import LongleafError
 from core.usage import ModelUse, TokenUsage
-from inference.protocols import ChatTokenizer, GenerationRequest, Generator, SamplingParameters
+from inference.protocols import (
+    ChatTokenizer,
+    GenerationRequest,
+    Generator,
+    OutputConstraint,
+    SamplingParameters,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class ChatSmallModel:
             prompt_token_ids=prompt,
             sampling=SamplingParameters(max_tokens=max_tokens),
             cache_salt=cache_salt,
-            json_schema=json_schema,
+            constraint=None if json_schema is None else OutputConstraint("json", json_schema),
         )
         started = time.perf_counter()
         pieces, finish_reason, usage = [], "", TokenUsage()

@@ -43,6 +43,7 @@ class AnswerRepository:
             parameters=parameters,
             citations=[],
             passages=[],
+            samples={},
             warnings=[],
             timings={},
         )

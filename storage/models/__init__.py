@@ -1,6 +1,6 @@
 """The tables, by noun."""
 
-from storage.models.answers import Answer
+from storage.models.answers import Answer, AnswerTrace
 from storage.models.base import Base
 from storage.models.conversations import Conversation
 from storage.models.documents import (
@@ -13,12 +13,14 @@ from storage.models.documents import (
     Page,
 )
 from storage.models.evaluations import Evaluation, EvaluationItem
+from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, UploadedFile
 from storage.models.ledger import LedgerEntry, Price
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
 
 __all__ = [
     "Answer",
+    "AnswerTrace",
     "ApiKey",
     "Base",
     "Chunk",
@@ -29,6 +31,8 @@ __all__ = [
     "Embedding",
     "Evaluation",
     "EvaluationItem",
+    "Extraction",
+    "ExtractionRow",
     "IdempotencyKey",
     "IndexSegment",
     "Job",

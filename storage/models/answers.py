@@ -16,7 +16,8 @@ class Answer(Base):
 
     `outcome`: `answered` or `refused` (nothing in the documents answers), NULL until finished.
     `statements` are the answer's sentences with what supports each; `short_answer` is the phrase in
-    one of its citations that says it shortest, if there is one; `steps` says how the passages
+    one of its citations that says it shortest, if there is one; `samples` has what was sampled where
+    several were asked for, and how far they agree; `steps` says how the passages
     came about (standalone question, queries, context, reranking, extraction), each step with what
     it used. `turn` counts a conversation's questions from 1.
     """
@@ -40,6 +41,7 @@ class Answer(Base):
     text: Mapped[str | None]
     statements: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     short_answer: Mapped[dict[str, Any] | None]
+    samples: Mapped[dict[str, Any]] = mapped_column(default=dict)
     citations: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     passages: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     steps: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -55,3 +57,19 @@ class Answer(Base):
     accepted_at: Mapped[datetime] = mapped_column(default=utc_now)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     finished_at: Mapped[datetime | None]
+
+
+class AnswerTrace(Base):
+    """How an answer came to be, token by token: see `GET /v1/answers/{id}/trace`.
+
+    Apart from the answer, for it is large and seldom read. `redacted_at` is when its texts and tokens
+    were taken out; what is left is numbers.
+    """
+
+    __tablename__ = "answer_traces"
+
+    answer_id: Mapped[str] = mapped_column(ForeignKey("answers.id"), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    trace: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    redacted_at: Mapped[datetime | None]

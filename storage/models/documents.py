@@ -34,7 +34,8 @@ class Document(Base):
 
     The same bytes are one live document per collection, whatever names they came under
     (`UploadedFile.name`); `name` is the first. While `processing`, the job named by `job_id` works
-    on it; another job may take it over once that one has ended. Offsets everywhere count characters of the
+    on it; another job may take it over once that one has ended. Of a static one the engine keeps what it
+    computed beyond its restarts. Offsets everywhere count characters of the
     document's text, which is its pages' texts joined in order.
     """
 
@@ -67,6 +68,7 @@ class Document(Base):
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     warnings: Mapped[list[str]] = mapped_column(default=list)
+    is_static: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     indexed_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]

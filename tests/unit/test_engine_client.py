@@ -11,7 +11,7 @@ import pytest
 from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Misconfigured, TooLong
 from core.usage import TokenUsage
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
-from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
+from inference.protocols import GenerationDelta, GenerationRequest, OutputConstraint, SamplingParameters
 from tests.engine_double import ANSWER, MODEL, EngineDouble, running_double
 
 TIMEOUTS = ClientTimeouts(connect_seconds=1.0, silence_seconds=0.3, health_seconds=1.0)
@@ -96,15 +96,15 @@ def test_a_json_schema_goes_to_an_engine_that_can_be_held_to_it(
     client: CompletionsClient, double: EngineDouble
 ) -> None:
     schema = {"type": "array", "items": {"type": "integer"}}
-    generate(client, request(json_schema=schema))
+    generate(client, request(constraint=OutputConstraint("json", schema)))
     assert double.behaviour.completion_bodies[-1]["structured_outputs"] == {"json": schema}
 
 
 def test_a_json_schema_is_refused_where_the_engine_would_ignore_it(double: EngineDouble) -> None:
     double.behaviour.knows_extensions = False
     client = connect(double)
-    with pytest.raises(EngineIncapable, match="cannot be held to a JSON schema"):
-        generate(client, request(json_schema={"type": "array"}))
+    with pytest.raises(EngineIncapable, match="cannot be held to a form of output"):
+        generate(client, request(constraint=OutputConstraint("json", {"type": "array"})))
     assert "structured_outputs" not in double.behaviour.completion_bodies[-1]
 
 

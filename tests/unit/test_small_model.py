@@ -6,6 +6,7 @@ import pytest
 
 from core.errors import EngineUnavailable
 from core.usage import TokenUsage
+from inference.protocols import OutputConstraint
 from inference.small_model import ChatSmallModel
 from tests.pipeline_fixtures import ScriptedGenerator, WordTokenizer
 
@@ -22,7 +23,7 @@ def test_a_reply_says_what_it_used_and_goes_out_under_the_tenants_salt() -> None
     assert reply.text == "[1, 2]"
     assert reply.use.usage == TokenUsage(8, 32, 2)
     request = generator.requests[0]
-    assert (request.cache_salt, request.json_schema) == ("ten_1", {"type": "array"})
+    assert (request.cache_salt, request.constraint) == ("ten_1", OutputConstraint("json", {"type": "array"}))
     assert request.sampling.max_tokens == 9
 
 
