@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_SENTENCE_CHARACTERS = 400
 MAX_HAN_SENTENCE_CHARACTERS = 160  # Chinese says as much in them
@@ -39,7 +40,8 @@ class Sentence:
     text: str
 
 
-def split_sentences(text: str) -> list[Sentence]:
+@lru_cache(maxsize=512)  # one passage is cut by reranking, support, extraction and attribution in turn
+def split_sentences(text: str) -> tuple[Sentence, ...]:
     """Every sentence of `text`, in order; together they hold all that is not white space.
 
     Chinese ends at 。！？ and …… with their closing quotes; English at . ! ? before white space
@@ -53,7 +55,7 @@ def split_sentences(text: str) -> list[Sentence]:
         is_row = _TABLE_ROW.match(text, start) is not None  # cells may hold sentences
         for first, last in [(start, end)] if is_row else _by_punctuation(text, start, end):
             found.extend(_stripped(text, a, b) for a, b in _cut_long(text, first, last))
-    return [sentence for sentence in found if sentence.text]
+    return tuple(sentence for sentence in found if sentence.text)
 
 
 def is_bullet(sentence: str) -> bool:

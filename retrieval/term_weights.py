@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
@@ -26,9 +26,13 @@ def terms_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class TermWeights:
-    """A question's terms with their inverse frequency among some texts."""
+    """A question's terms with their inverse frequency among some texts; `total` is their sum."""
 
     weights: dict[str, float]
+    total: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", sum(self.weights.values()))
 
     @classmethod
     def of(cls, question: str, texts: Sequence[frozenset[str]]) -> TermWeights:
@@ -44,7 +48,6 @@ class TermWeights:
 
     def overlap(self, terms: Collection[str]) -> float:
         """The share of the question's weight that `terms` hold, from 0 to 1."""
-        total = sum(self.weights.values())
-        if not total:
+        if not self.total:
             return 0.0
-        return sum(weight for term, weight in self.weights.items() if term in terms) / total
+        return sum([weight for term, weight in self.weights.items() if term in terms]) / self.total

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from retrieval.term_weights import terms_of
 
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_LETTER = re.compile(r"[^\W\d_]")
 _MIN_HAN_SHARE = 0.3
 
 _ENGLISH_BACKGROUND = (
@@ -39,9 +43,10 @@ BACKGROUND_TERMS = tuple(terms_of(sentence) for sentence in BACKGROUND_SENTENCES
 
 def is_han(text: str) -> bool:
     """Whether `text` is Chinese rather than of an alphabet: 30 % of its letters are Han."""
-    letters = [character for character in text if character.isalpha()]
-    num_han = sum("\u3400" <= character <= "\u9fff" for character in letters)
-    return num_han >= _MIN_HAN_SHARE * len(letters) if letters else False
+    if text.isascii():
+        return False
+    num_letters = len(_LETTER.findall(text))
+    return num_letters > 0 and len(_HAN.findall(text)) >= _MIN_HAN_SHARE * num_letters
 
 
 def background_slice(text: str) -> slice:

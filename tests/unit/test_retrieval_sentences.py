@@ -97,7 +97,7 @@ def test_long_chinese_is_cut_sooner_and_best_at_a_semicolon() -> None:
 
 @pytest.mark.parametrize("source", ["", "   \n\t", "\n\n\n"])
 def test_nothing_gives_nothing(source: str) -> None:
-    assert split_sentences(source) == []
+    assert split_sentences(source) == ()
 
 
 def test_endless_text_is_cut() -> None:
