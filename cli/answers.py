@@ -70,10 +70,23 @@ def print_sources(answer: Answer, client: LongleafClient, console: Console) -> N
 
 
 def describe_work(answer: Answer) -> str:
-    """Mode, tokens, times and cost, in one line."""
-    return " · ".join(
-        part for part in (answer["mode"], _tokens(answer), _times(answer), _cost(answer)) if part
-    )
+    """Mode, sampling, tokens, times and cost, in one line."""
+    parts = (answer["mode"], _sampling(answer), _tokens(answer), _times(answer), _cost(answer))
+    return " · ".join(part for part in parts if part)
+
+
+def _sampling(answer: Answer) -> str:
+    """What was applied to a written answer."""
+    applied: dict[str, object] = (answer.get("steps") or {}).get("sampling") or {}
+    return ", ".join(f"{name} {_value(value)}" for name, value in applied.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={each:g}" for key, each in value.items())
+    if isinstance(value, list):
+        return " ".join(map(repr, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _tokens(answer: Answer) -> str:

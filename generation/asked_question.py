@@ -8,6 +8,7 @@ from datetime import datetime
 from core.ids import AnswerId, CollectionId, ConversationId
 from core.settings import AskSettings
 from generation.questions import QuestionParameters, Unsupported
+from generation.sampling import SamplingChoice, sampling_of
 from inference.protocols import SamplingParameters
 from retrieval.filters import DocumentFilter
 from storage.models import Answer
@@ -18,6 +19,7 @@ class Question:
     """The stored question, with the server's defaults filled in.
 
     `text` is as it was asked. `turn` counts from 1 within a conversation and is 0 outside one.
+    `sampling` is what the engine is asked for, `choice` what the caller said of it.
     """
 
     answer_id: AnswerId
@@ -36,7 +38,12 @@ class Question:
     num_passages: int
     max_context_tokens: int
     sampling: SamplingParameters
+    choice: SamplingChoice
     accepted_at: datetime
+
+    @property
+    def num_samples(self) -> int:
+        return self.choice.n or 1
 
 
 def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> Question:
@@ -58,12 +65,7 @@ def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> 
         unsupported=given.unsupported,
         num_passages=given.num_passages or settings.num_passages,
         max_context_tokens=given.max_context_tokens or settings.max_context_tokens,
-        sampling=SamplingParameters(
-            max_tokens=given.max_tokens or settings.max_answer_tokens,
-            temperature=0.0 if given.temperature is None else given.temperature,
-            top_p=1.0 if given.top_p is None else given.top_p,
-            seed=given.seed,
-            stop=given.stop,
-        ),
+        sampling=sampling_of(given, default_max_tokens=settings.max_answer_tokens),
+        choice=given,
         accepted_at=answer.accepted_at,
     )

@@ -35,6 +35,7 @@ from generation.attempt import Attempt
 from generation.citations import Citation, CitationVerifier, Quote
 from generation.instructions import instructions_for
 from generation.material import MaterialPlanner
+from generation.sampling import given_controls
 from generation.understanding import QuestionReader, Understood
 from generation.writer import AnswerWriter
 from inference.protocols import ChatTokenizer, Embedder, Generator
@@ -223,6 +224,7 @@ class AnswerPipeline:
             mode="extractive",
             outcome="answered",
             statements=statements,
+            warnings=_unsampled(attempt.question),
             model=self._embedder.name,
             short_answer=_short_answer(understood.text, extraction, passages),
         )
@@ -285,6 +287,14 @@ def _short_answer(question: str, extraction: Extraction, passages: Sequence[Pass
         return None
     name = next(p.document_name for p in passages if p.document_id == found.document_id)
     return Quote(found.document_id, name, found.start, found.end, found.text)
+
+
+def _unsampled(question: Question) -> tuple[str, ...]:
+    """What `auto` made extractive is not sampled, whatever was said of it: the caller is told."""
+    given = given_controls(question.choice)
+    if not given:
+        return ()
+    return (f"Nothing was sampled, so {', '.join(given)} had no effect: ask with mode `abstractive`.",)
 
 
 def _compose(

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import EmptyInput, TooLong
 from core.ids import CollectionId, ConversationId, JobId
+from generation.sampling import SamplingChoice
 from retrieval.filters import DocumentFilter
 from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
@@ -33,14 +34,14 @@ Condensing = Literal["auto", "none", "rule", "model"]
 Unsupported = Literal["flag", "remove"]
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionParameters:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionParameters(SamplingChoice):
     """What a caller may set; None and `auto` mean the server's default.
 
     `context`: whole documents or passages. `extraction`: how sentences are kept of passages.
     `expansion`: further queries made of the question by the small model. `condensing`: how a
     conversation's question is made to stand alone. `unsupported`: whether sentences that nothing
-    supports are flagged or removed.
+    supports are flagged or removed. How the answer is sampled: see `SamplingChoice`.
     """
 
     mode: AnswerMode = "auto"
@@ -53,11 +54,6 @@ class QuestionParameters:
     condensing: Condensing = "auto"
     unsupported: Unsupported = "flag"
     num_passages: int | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """For `Answer.parameters`."""
@@ -69,10 +65,8 @@ class QuestionParameters:
         given = {known.name: stored[known.name] for known in fields(cls) if known.name in stored}
         return cls(
             **given
-            | {
-                "filter": DocumentFilter.of_json(stored.get("filter") or {}),
-                "stop": tuple(stored.get("stop") or ()),
-            }
+            | cls.fields_of_json(stored)
+            | {"filter": DocumentFilter.of_json(stored.get("filter") or {})}
         )
 
 

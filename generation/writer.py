@@ -20,6 +20,7 @@ from generation.instructions import REFUSALS, instructions_for
 from generation.material import Excerpt, MaterialPlanner
 from generation.prompt import Prompt, build_prompt
 from generation.quoted import parse_quoted, quoted_statements
+from generation.sampling import sampling_json
 from generation.segments import PromptPassage
 from inference.protocols import ChatTokenizer, GenerationRequest, Generator
 from retrieval.history.turns import Turn
@@ -81,6 +82,8 @@ class AnswerWriter:
         Raises:
             TooLong: question and answer exceed the window, or the whole document asked for does.
         """
+        question = attempt.question
+        attempt.note("sampling", sampling_json(question.choice, question.sampling))
         excerpts = self._material.plan(
             attempt,
             standalone,
@@ -191,7 +194,8 @@ class AnswerWriter:
             for delta in deltas:
                 consumption.usage = delta.usage
                 attempt.run.checkpoint()
-                consumption.first_token_at = consumption.first_token_at or time.monotonic()
+                if delta.text or delta.usage.completion_tokens:
+                    consumption.first_token_at = consumption.first_token_at or time.monotonic()
                 text += delta.text
                 finish_reason = delta.finish_reason or finish_reason
                 consumption.engine = delta.timings or consumption.engine

@@ -14,10 +14,17 @@ import httpx
 
 from core.errors import EngineIncapable, EngineUnavailable, LongleafError, TooLong
 from core.usage import TokenUsage
+from inference.beam_search import beam_body, check_beams, search_beams
 from inference.completion_stream import DONE, CompletionStream
+from inference.controls import require_controls, sampling_fields
 from inference.engine_errors import error_from_body
 from inference.engine_metrics import EngineCounters, parse_counters
-from inference.engine_probe import REPETITION_DETECTION, completion_body, probe_engine
+from inference.engine_probe import (
+    REPETITION_DETECTION,
+    SPECULATION_METRIC,
+    completion_body,
+    probe_engine,
+)
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
 from inference.server_sent_events import EventDecoder
 
@@ -127,6 +134,14 @@ class CompletionsClient:
         info = self.info()
         _check_window(request, info)
         _check_constraint(request, info)
+        require_controls(request.sampling, info)
+        check_beams(request)
+        if request.sampling.beam_width > 1:
+            body = beam_body(_request_body(request, info), request)
+            headers = {**self._http.headers, **_request_headers(request)}
+            with search_beams(self._url, body, headers=headers, timeout=self._http.timeout) as deltas:
+                yield deltas
+            return
         stream = CompletionStream(num_prompt_tokens=len(request.prompt_token_ids))
         response = self._send(request, info)
         try:
@@ -163,6 +178,7 @@ class CompletionsClient:
         models = self._get_checked("/v1/models").json()
         with _translated(self._url):
             version = self._get("/version")
+            metrics = self._get("/metrics")  # elsewhere than in vLLM there are none, or none so named
             return probe_engine(
                 lambda body: self._http.post("/v1/completions", json=body),
                 models=models,
@@ -170,6 +186,7 @@ class CompletionsClient:
                 model=self._model,
                 revision=self._revision,
                 max_model_len=self._max_model_len,
+                speculates=SPECULATION_METRIC in metrics.text,
             )
 
     def _get(self, path: str) -> httpx.Response:
@@ -186,7 +203,7 @@ class CompletionsClient:
         """An accepted request's open response. Nothing was generated before this returns, so here,
         and only here, a failure that may pass is tried again."""
         body = _request_body(request, info)
-        headers = {"X-Request-Id": request.request_id} if request.request_id else {}
+        headers = _request_headers(request)
         for attempt in range(1, self._retries.max_attempts + 1):
             try:
                 return self._send_once(body, headers)
@@ -306,14 +323,14 @@ def _check_constraint(request: GenerationRequest, info: EngineInfo) -> None:
         )
 
 
+def _request_headers(request: GenerationRequest) -> dict[str, str]:
+    return {"X-Request-Id": request.request_id} if request.request_id else {}
+
+
 def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any]:
     sampling = request.sampling
     body = completion_body(info.model, request.prompt_token_ids, max_tokens=sampling.max_tokens)
-    body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    if sampling.seed is not None:
-        body["seed"] = sampling.seed
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
+    body |= sampling_fields(sampling)
     if request.cache_salt and info.accepts_cache_salt:
         body["cache_salt"] = request.cache_salt
     if info.stops_repetition:

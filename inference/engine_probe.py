@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,8 +10,9 @@ import httpx
 
 from core.errors import EngineIncapable, LongleafError, Misconfigured
 from inference.completion_stream import CompletionStream
+from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe
 from inference.engine_errors import error_from_body
-from inference.protocols import EngineInfo
+from inference.protocols import BASE_CONTROLS, EngineInfo
 from inference.server_sent_events import EventDecoder
 
 # Ids below the vocabulary size of any model; what they mean does not matter.
@@ -31,6 +32,9 @@ _EXTENSIONS: dict[str, tuple[object, object]] = {
     # Not a text: vLLM 0.32 fails over one (HTTP 500) instead of refusing it.
     "structured_outputs": ({"choice": ["a"], "regex": "a"}, {"choice": ["a"]}),
 }
+SPECULATION_METRIC = "vllm:spec_decode_"
+"""Begins the names of metrics that a vLLM has from its start if it speculates."""
+
 _REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
 
 
@@ -52,27 +56,42 @@ def completion_body(model: str, prompt: Sequence[int], *, max_tokens: int) -> di
 
 
 def probe_engine(
-    post: Post, *, models: dict[str, Any], version: str, model: str, revision: str, max_model_len: int
+    post: Post,
+    *,
+    models: dict[str, Any],
+    version: str,
+    model: str,
+    revision: str,
+    max_model_len: int,
+    speculates: bool = False,
 ) -> EngineInfo:
-    """Describe the endpoint; costs it one completion of 4 prompt tokens and 1 answer token.
+    """Describe the endpoint; costs it two completions of 4 prompt tokens and 1 answer token.
 
     Args:
         models: the answer to `GET /v1/models`.
         max_model_len: taken where the endpoint does not say its window.
+        speculates: it does; controls that are lost to that are not asked for.
 
     Raises:
         Misconfigured: it does not serve `model`.
         EngineIncapable: it takes no token ids, or does not count tokens when streaming.
     """
     card = _find_card(models, model)
+    wanted: dict[str, Probe] = {
+        name: ({name: invalid}, {name: valid}) for name, (invalid, valid) in _EXTENSIONS.items()
+    }
+    wanted |= {
+        name: probe for name, probe in PROBES.items() if not speculates or name not in LOST_TO_SPECULATION
+    }
     # An endpoint minds an invalid value of a field that it knows, and only of such a field; a strict
     # one refuses the field itself, which the completion then shows.
     known = {
-        name: valid
-        for name, (invalid, valid) in _EXTENSIONS.items()
-        if _refuses(post, completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {name: invalid})
+        name: valid for name, (invalid, valid) in wanted.items() if _refuses(post, _probe(model, invalid))
     }
     stream, accepted = _probe_completion(post, model, known)
+    controls = BASE_CONTROLS | (PROBES.keys() & accepted)
+    if _searches_beams(post, model):
+        controls |= {"beam_width"}
     window = card.get("max_model_len")
     info = EngineInfo(
         model=model,
@@ -85,6 +104,8 @@ def probe_engine(
         accepts_priority="priority" in accepted,
         stops_repetition="repetition_detection" in accepted,
         constrains_output="structured_outputs" in accepted,
+        controls=controls,
+        speculates=speculates,
         version=version,
     )
     return replace(info, notes=_notes(info, says_window=bool(window)))
@@ -102,19 +123,35 @@ def _find_card(models: dict[str, Any], model: str) -> dict[str, Any]:
     )
 
 
+def _probe(model: str, extras: Mapping[str, Any]) -> dict[str, Any]:
+    return completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {"temperature": 0.0, **extras}
+
+
 def _probe_completion(
-    post: Post, model: str, extras: dict[str, Any]
-) -> tuple[CompletionStream, dict[str, Any]]:
-    """One completion's figures, and those `extras` that were accepted with it: all or none."""
-    body = completion_body(model, PROBE_TOKEN_IDS, max_tokens=1) | {"temperature": 0.0}
-    response = post(body | extras)
-    if extras and response.status_code in _REFUSALS:
-        extras = {}
-        response = post(body)
+    post: Post, model: str, known: Mapping[str, Mapping[str, Any]]
+) -> tuple[CompletionStream, frozenset[str]]:
+    """One completion's figures, and the names of those fields in `known` that are accepted."""
+    accepted = frozenset(known)
+    response = post(_probe(model, _merged(known.values())))
+    if known and response.status_code in _REFUSALS:
+        accepted = frozenset(name for name in known if not _refuses(post, _probe(model, known[name])))
+        response = post(_probe(model, _merged(known[name] for name in accepted)))
+    if accepted and response.status_code in _REFUSALS:  # each alone, but not together
+        accepted = frozenset()
+        response = post(_probe(model, {}))
     if response.status_code != 200:
         error = error_from_body(response.text, status=response.status_code)
         raise _without_token_ids(str(error)) if isinstance(error, EngineIncapable) else error
-    return _read_stream(response), extras
+    return _read_stream(response), accepted
+
+
+def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _searches_beams(post: Post, model: str) -> bool:
+    invalid, valid = BEAM_PROBE
+    return _refuses(post, _probe(model, invalid)) and post(_probe(model, valid)).status_code == 200
 
 
 def _read_stream(response: httpx.Response) -> CompletionStream:
@@ -144,6 +181,7 @@ def _refuses(post: Post, body: dict[str, Any]) -> bool:
 
 
 def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
+    lacking = ", ".join(sorted({*PROBES, "beam_width"} - info.controls))
     notes = {
         "tenants share the prefix cache: the endpoint ignores cache_salt": not info.accepts_cache_salt,
         "requests run in order of arrival: the endpoint ignores priority": not info.accepts_priority,
@@ -153,6 +191,8 @@ def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
         "no small model can choose or plan: the endpoint ignores structured_outputs": (
             not info.constrains_output
         ),
+        f"requests with {lacking} are refused: the endpoint "
+        f"{'speculates' if info.speculates else 'ignores such controls'}": bool(lacking),
         "cached tokens are not reported: all prompt tokens count as uncached": (
             not info.reports_cached_tokens
         ),

@@ -10,6 +10,7 @@ from typing import Literal
 
 from core.errors import Misconfigured
 from core.settings import EngineSettings
+from inference.controls import NO_REPEAT_PROCESSOR
 
 # vLLM reuses whole blocks only, so a small block loses less of a shared prefix; the CPU kernels
 # want a multiple of 32.
@@ -52,7 +53,11 @@ def engine_command(
     # -P: whatever lies in the working directory must not shadow what vLLM imports.
     argv = (python, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder))
     return EngineCommand(
-        argv=argv + _common_flags(settings) + flags + tuple(settings.extra_args),
+        argv=argv
+        + _common_flags(settings)
+        + flags
+        + _logits_processors(settings)
+        + tuple(settings.extra_args),
         environment=_common_environment(settings, developer_endpoints) | variables,
     )
 
@@ -104,6 +109,12 @@ def _common_flags(settings: EngineSettings) -> tuple[str, ...]:
         "--disable-uvicorn-access-log",
     )
     return tuple(str(part) for pair in flags.items() for part in pair) + switches
+
+
+def _logits_processors(settings: EngineSettings) -> tuple[str, ...]:
+    # A speculating vLLM does not start with one.
+    speculates = any(argument.startswith("--speculative") for argument in settings.extra_args)
+    return () if speculates else ("--logits-processors", NO_REPEAT_PROCESSOR)
 
 
 def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> dict[str, str | None]:

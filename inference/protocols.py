@@ -181,9 +181,17 @@ class GenerationDelta:
     timings: EngineTimings | None = None
 
 
+BASE_CONTROLS = frozenset({"max_tokens", "temperature", "top_p", "stop"})
+"""Sampling controls that are part of the protocol: no endpoint lacks them."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an endpoint is and can do, found out by asking it."""
+    """What an endpoint is and can do, found out by asking it.
+
+    `controls` names the fields of `SamplingParameters` that it can be held to. `speculates`: it
+    guesses tokens ahead, to which some controls are lost.
+    """
 
     model: str
     revision: str
@@ -195,6 +203,8 @@ class EngineInfo:
     accepts_priority: bool
     stops_repetition: bool
     constrains_output: bool = False
+    controls: frozenset[str] = BASE_CONTROLS
+    speculates: bool = False
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 

@@ -24,6 +24,9 @@ from typing import Any
 ANSWER = "The river 长江 is 6,300\u2028km long.\x85"
 MODEL = "double"
 _EXTENSIONS = {"cache_salt", "priority", "repetition_detection", "structured_outputs"}
+_CONTROLS = {"top_k", "min_p", "seed", "repetition_penalty", "presence_penalty", "frequency_penalty"} | {
+    *("min_tokens", "logit_bias", "bad_words", "vllm_xargs", "use_beam_search")
+}
 
 
 @dataclass
@@ -38,6 +41,8 @@ class Behaviour:
     reports_usage: bool = True
     reports_continuous_usage: bool = True
     knows_extensions: bool = True
+    speculates: bool = False
+    beam_seconds: float = 0.0  # how long a beam search takes
     is_strict: bool = False  # refuses fields it does not know
     takes_token_ids: bool = True
     api_key: str = ""
@@ -78,7 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/version" and behaviour.knows_extensions:
             self._answer_json(200, {"version": "0.32.0"})
         elif self.path == "/metrics":
-            self._answer(200, b'vllm:prompt_tokens_total{engine="0"} 7.0\nvllm:num_requests_running 1.0\n')
+            metrics = b'vllm:prompt_tokens_total{engine="0"} 7.0\nvllm:num_requests_running 1.0\n'
+            speculation = b'vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n'
+            self._answer(200, metrics + (speculation if behaviour.speculates else b""))
         else:
             self._answer_json(404, {"detail": "Not Found"})
 
@@ -96,8 +103,25 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := self._refusal(body):
             status, message = refusal
             self._answer_json(status, {"error": {"message": message, "code": status}})
+        elif body.get("use_beam_search") is True and behaviour.knows_extensions:
+            self._search_beams(body)
         else:
             self._stream(body)
+
+    def _search_beams(self, body: dict[str, Any]) -> None:
+        deadline = time.monotonic() + self.server.behaviour.beam_seconds
+        while time.monotonic() < deadline:
+            time.sleep(0.02)
+            self.connection.settimeout(0.001)
+            with suppress(TimeoutError):
+                if self.connection.recv(1) == b"":
+                    self.server.behaviour.num_broken_off += 1
+                    self.close_connection = True
+                    return
+        text = self.server.behaviour.answer[: body["max_tokens"]]
+        choices = [{"index": i, "text": text, "finish_reason": "stop"} for i in range(body["n"])]
+        usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(text) * body["n"]}
+        self._answer_json(200, {"choices": choices, "usage": usage | {"prompt_tokens_details": None}})
 
     def _refusal(self, body: dict[str, Any]) -> tuple[int, str] | None:
         behaviour = self.server.behaviour
@@ -105,12 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, "Unauthorized"
         if behaviour.refusals:
             return behaviour.refusals.pop(0)
-        extensions = _EXTENSIONS & body.keys()
+        extensions = (_EXTENSIONS | _CONTROLS) & body.keys()
         if behaviour.is_strict and extensions:
             return 400, f"Unrecognized request argument: {extensions}"
         invalid = (
             body.get("cache_salt") == ""
-            or any(isinstance(body.get(name), str) for name in ("priority", "repetition_detection"))
+            or any(
+                isinstance(body.get(name), str) for name in ("priority", "repetition_detection", *_CONTROLS)
+            )
+            or body.get("bad_words") == 1
+            or body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"}
             or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from api.schemas.base import Body, FreeText
+from api.schemas.sampling import SamplingOptions
 from core.ids import DocumentId
 from generation.questions import (
     AnswerMode,
@@ -16,12 +17,10 @@ from generation.questions import (
     QuestionParameters,
     Unsupported,
 )
+from generation.sampling import contradictions, given_controls
 from retrieval.filters import DocumentFilter
 
 MAX_WAIT_SECONDS = 300.0
-
-_SEED_BOUND = 2**63
-_StopText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _storable(moment: datetime) -> datetime:
@@ -55,7 +54,7 @@ class Filter(Body):
         )
 
 
-class QuestionOptions(Body):
+class QuestionOptions(SamplingOptions):
     """How a question is answered. What is left out takes the server's default."""
 
     mode: AnswerMode = Field(
@@ -92,11 +91,19 @@ class QuestionOptions(Body):
         "flag", description="Sentences that no passage supports: flagged in `statements`, or removed."
     )
     num_passages: int | None = Field(None, ge=1, le=50, description="Most passages to answer from.")
-    max_tokens: int | None = Field(None, ge=1, le=100_000, description="Most tokens to write.")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, description="0: greedy.")
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="Nucleus sampling.")
-    seed: int | None = Field(None, ge=-_SEED_BOUND, lt=_SEED_BOUND, description="Makes sampling repeatable.")
-    stop: list[_StopText] = Field(default_factory=list, max_length=16, description="Texts that end it.")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        choice = self.sampling_choice()
+        wrong = list(contradictions(choice))
+        if self.mode == "extractive" and (given := given_controls(choice)):
+            wrong.append(
+                f"mode is `extractive`, which writes nothing, so {', '.join(given)} can have no effect: "
+                "leave out the one or the other"
+            )
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
 
     def parameters(self) -> QuestionParameters:
         return QuestionParameters(
@@ -110,11 +117,7 @@ class QuestionOptions(Body):
             condensing=self.condensing,
             unsupported=self.unsupported,
             num_passages=self.num_passages,
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-            stop=tuple(self.stop),
+            **self.sampling_choice().as_fields(),
         )
 
 

@@ -8,6 +8,28 @@ import typer
 
 from cli.options import DEFAULT_COLLECTION, CollectionOption, JsonOption, KeyOption, UrlOption, connect
 from cli.output import out, print_json
+from cli.sampling_options import (
+    BadWordOption,
+    BeamWidthOption,
+    FrequencyPenaltyOption,
+    LengthOption,
+    LengthPenaltyOption,
+    LogitBiasOption,
+    MaxTokensOption,
+    MinPOption,
+    MinTokensOption,
+    NoRepeatOption,
+    PresencePenaltyOption,
+    PresetOption,
+    RepetitionPenaltyOption,
+    SamplesOption,
+    SeedOption,
+    StopOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    given_options,
+)
 
 Mode = Literal["auto", "extractive", "abstractive", "quoted"]
 ContextChoice = Literal["auto", "whole", "passages"]
@@ -46,6 +68,25 @@ def ask(
     unsupported: Annotated[
         Unsupported, typer.Option("--unsupported", help="Sentences that nothing supports.")
     ] = "flag",
+    preset: PresetOption = None,
+    length: LengthOption = None,
+    max_tokens: MaxTokensOption = None,
+    min_tokens: MinTokensOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    top_k: TopKOption = None,
+    min_p: MinPOption = None,
+    repetition_penalty: RepetitionPenaltyOption = None,
+    presence_penalty: PresencePenaltyOption = None,
+    frequency_penalty: FrequencyPenaltyOption = None,
+    no_repeat_ngram_size: NoRepeatOption = None,
+    seed: SeedOption = None,
+    stop: StopOption = None,
+    samples: SamplesOption = None,
+    logit_bias: LogitBiasOption = None,
+    bad_word: BadWordOption = None,
+    beam_width: BeamWidthOption = None,
+    length_penalty: LengthPenaltyOption = None,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show text as it is written.")] = True,
     as_json: JsonOption = False,
     url: UrlOption = "",
@@ -62,7 +103,27 @@ def ask(
         "rerank": rerank,
         "unsupported": unsupported,
         "filter": {"document_ids": document or [], "tags": tag or []},
-    }
+    } | given_options(
+        preset=preset,
+        length=length,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        seed=seed,
+        stop=stop,
+        n=samples,
+        logit_bias=logit_bias,
+        bad_words=bad_word,
+        beam_width=beam_width,
+        length_penalty=length_penalty,
+    )
     with connect(context, url=url, key=key) as client:
         target = require_collection(client, collection)
         if as_json:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from core.errors import EngineUnavailable, TooLong
-from core.ids import JobId
+from core.ids import AnswerId, JobId
 from generation.questions import MAX_QUESTION_CHARACTERS
+from storage.answers import AnswerRepository
 from tests.api_fixtures import House, make_answer, open_house
 
 
@@ -82,8 +83,16 @@ def test_waiting_ends_after_the_time_asked_for(house: House) -> None:
 def test_parameters_reach_the_worker(house: House) -> None:
     answer = make_answer(house)
     assert answer.parameters["mode"] == "auto"
-    body = ask(house, wait_seconds=0, mode="extractive", num_passages=3, temperature=0, stop=["。"]).json()
+    body = ask(house, wait_seconds=0, mode="extractive", num_passages=3, temperature=0).json()
     assert body["mode"] == "extractive"
+
+
+def test_sampling_reaches_the_worker(house: House) -> None:
+    given = {"preset": "creative", "n": 3, "logit_bias": {"7": -1}, "bad_words": ["坏"], "stop": ["。"]}
+    answer = ask(house, wait_seconds=0, mode="abstractive", **given).json()
+    with house.services.database.read() as session:
+        stored = AnswerRepository(session, house.north).get(AnswerId(answer["id"])).parameters
+    assert {name: stored[name] for name in given} == given | {"logit_bias": [[7, -1.0]]}
 
 
 def test_a_question_may_be_kept_to_documents_of_a_time(house: House) -> None:
@@ -197,6 +206,12 @@ def test_answers_are_listed_newest_first_and_by_collection(house: House) -> None
         ({"num_passages": 51}, 422, "invalid_input", "body.num_passages"),
         ({"max_tokens": 0}, 422, "invalid_input", "body.max_tokens"),
         ({"seed": 2**63}, 422, "invalid_input", "body.seed"),
+        ({"seed": -1}, 422, "invalid_input", "body.seed"),
+        ({"temperature": "0.5"}, 422, "invalid_input", "body.temperature"),
+        ({"logit_bias": {"the": 1}}, 422, "invalid_input", "'the' is not a token id"),
+        ({"min_tokens": 9, "max_tokens": 8}, 422, "invalid_input", "min_tokens is 9, but max_tokens is 8"),
+        ({"beam_width": 2, "n": 3}, 422, "invalid_input", "gives one answer, not n=3"),
+        ({"mode": "extractive", "seed": 7}, 422, "invalid_input", "seed can have no effect"),
         ({"stop": [""]}, 422, "invalid_input", "body.stop.0"),
         ({"stop": ["x"] * 17}, 422, "invalid_input", "body.stop"),
         ({"wait_seconds": 301}, 422, "invalid_input", "body.wait_seconds"),

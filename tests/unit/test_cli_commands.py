@@ -283,6 +283,30 @@ def test_an_answer_streams_then_shows_its_citations_and_cost(cli: Cli) -> None:
     assert "0.0000123 USD" in said
 
 
+def test_sampling_goes_with_a_question_and_what_was_applied_is_shown(cli: Cli) -> None:
+    applied = {
+        "preset": "creative",
+        "temperature": 0.9,
+        "max_tokens": 300,
+        "stop": ["。"],
+        "logit_bias": {"7": -1.0},
+    }
+    cli.routes["POST", "/v1/collections/col_1/questions"] = ANSWER | {"steps": {"sampling": applied}}
+    flags = ("--preset", "creative", "--stop", "。", "--logit-bias", "7=-1", "--bad-word", "坏", "-n", "3")
+    result = cli("ask", "?", "-c", "合同", "--no-stream", "--top-k", "5", "--seed", "7", *flags)
+    sent = json.loads(cli.sent)
+    asked = {"preset": "creative", "stop": ["。"], "logit_bias": {"7": -1.0}, "bad_words": ["坏"], "n": 3}
+    assert {name: sent.get(name) for name in asked} == asked
+    assert (sent["top_k"], sent["seed"]) == (5, 7)
+    assert "temperature" not in sent
+    said = " ".join(result.stdout.split())
+    assert "preset creative, temperature 0.9, max_tokens 300, stop '。', logit_bias 7=-1" in said
+
+
+def test_a_bias_that_is_no_pair_is_a_usage_error(cli: Cli) -> None:
+    assert cli("ask", "?", "-c", "合同", "--logit-bias", "the").exit_code == 2
+
+
 def test_a_restarted_answer_ends_with_the_final_text(cli: Cli) -> None:
     cli.routes["POST", "/v1/collections/col_1/questions"] = events(
         ("accepted", {"answer_id": "ans_1", "job_id": "job_2"}),

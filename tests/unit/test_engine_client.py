@@ -11,11 +11,19 @@ import pytest
 from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Misconfigured, TooLong
 from core.usage import TokenUsage
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
-from inference.protocols import GenerationDelta, GenerationRequest, OutputConstraint, SamplingParameters
+from inference.controls import PROBES
+from inference.protocols import (
+    BASE_CONTROLS,
+    GenerationDelta,
+    GenerationRequest,
+    OutputConstraint,
+    SamplingParameters,
+)
 from tests.engine_double import ANSWER, MODEL, EngineDouble, running_double
 
 TIMEOUTS = ClientTimeouts(connect_seconds=1.0, silence_seconds=0.3, health_seconds=1.0)
 RETRIES = RetryPolicy(max_attempts=3, first_pause_seconds=0.01)
+NUM_PROBES = 4 + len(PROBES) + 1 + 2  # the client's own requests: extensions, controls, one for all, beams
 
 
 @pytest.fixture
@@ -116,7 +124,8 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
         thread.join()
 
     info = client.info()
-    assert len(double.behaviour.completion_bodies) == 5  # four invalid ones that cost nothing, and one token
+    # Invalid ones cost nothing; one token streamed, and one of beams.
+    assert len(double.behaviour.completion_bodies) == NUM_PROBES == 17
     assert (info.model, info.revision, info.version, info.max_model_len) == (MODEL, "r1", "0.32.0", 1000)
     assert info.accepts_token_ids
     assert info.accepts_cache_salt
@@ -125,6 +134,8 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
     assert info.constrains_output
     assert info.reports_cached_tokens
     assert info.reports_timings
+    assert info.controls == BASE_CONTROLS | PROBES.keys() | {"beam_width"}
+    assert not info.speculates
     assert info.notes == ()
 
 
@@ -145,7 +156,7 @@ def test_what_a_plain_endpoint_lacks_is_noted_and_not_sent(double: EngineDouble)
     )
     assert not any(abilities)
     assert info.max_model_len == 8192
-    assert len(info.notes) == 7
+    assert len(info.notes) == 8
     assert (
         not {"cache_salt", "priority", "repetition_detection"} & double.behaviour.completion_bodies[-1].keys()
     )
@@ -221,7 +232,7 @@ def test_full_queue_is_overload_and_not_tried_again(
     with pytest.raises(EngineOverloaded):
         generate(client)
     assert double.behaviour.refusals == []
-    assert len(double.behaviour.completion_bodies) == 6
+    assert len(double.behaviour.completion_bodies) == NUM_PROBES + 1
 
 
 def test_passing_failure_before_the_answer_is_tried_again(
@@ -265,7 +276,7 @@ def test_death_in_mid_answer_says_what_was_burned_and_is_not_tried_again(
     assert "".join(delta.text for delta in received) == ANSWER[:5]
     assert all(delta.finish_reason is None for delta in received)
     assert caught.value.context["usage"] == TokenUsage(50, 0, 5)
-    assert len(double.behaviour.completion_bodies) == 6
+    assert len(double.behaviour.completion_bodies) == NUM_PROBES + 1
 
 
 def test_error_event_in_mid_answer_is_a_failure(client: CompletionsClient, double: EngineDouble) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import Misconfigured
 from core.settings import EngineSettings
+from inference.controls import NO_REPEAT_PROCESSOR
 from inference.engine_profiles import EngineCommand, Machine, bind_threads, cpu_list, engine_command
 
 FOLDER = Path("/models/qwen")
@@ -83,3 +84,9 @@ def test_extra_arguments_win_and_the_key_stays_off_the_command_line() -> None:
     assert option(started, "--dtype") == "float16"
     assert started.environment["VLLM_API_KEY"] == "secret"
     assert "secret" not in " ".join(started.argv)
+
+
+def test_n_grams_are_banned_by_a_processor_of_ours_unless_the_engine_speculates() -> None:
+    assert option(command(), "--logits-processors") == NO_REPEAT_PROCESSOR
+    speculating = command(extra_args=["--speculative-config", '{"method": "ngram"}'])
+    assert "--logits-processors" not in speculating.argv  # vLLM would not start
