@@ -9,6 +9,7 @@ from typing import Literal
 from accounting.ledger import Ledger
 from core.settings import AskSettings
 from generation.conversations import ConversationHistory
+from generation.leading import Leads
 from generation.material import MaterialPlanner
 from generation.pipeline import AnswerPipeline
 from generation.understanding import QuestionReader
@@ -86,12 +87,14 @@ def build_answer_pipeline(
     cross_encoder: Reranker | None,
     ledger: Ledger,
     min_support: float | None = None,
+    leads: Leads | None = None,
 ) -> AnswerPipeline:
     """The pipeline that runs jobs of kind `answer`.
 
     Args:
         cross_encoder: the configured one, if any; without it extraction by `cross_encoder` is refused.
         min_support: a threshold in place of the calibrated one.
+        leads: who computes which prefix; without it none waits for another.
     """
     rule = RuleCondenser()
     condensers: dict[CondensingMethod, QuestionCondenser] = {
@@ -126,6 +129,7 @@ def build_answer_pipeline(
         tokenizer=tokenizer,
         is_brief=defaults.is_brief,
         ledger=ledger,
+        leads=leads,
     )
 
 

@@ -33,6 +33,7 @@ from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
 from storage.database import Database
 from storage.events import EventBus
+from storage.prefix_leads import PrefixLeads
 
 Handlers = Mapping[str, IngestPipeline | AnswerPipeline | CompactionPipeline | EvaluationPipeline]
 
@@ -50,8 +51,10 @@ class WorkerServices:
     retrieval: RetrievalPipeline
     handlers: Handlers
     shared: ApiServices
+    leads: PrefixLeads
 
     def close(self) -> None:
+        self.leads.close()
         self.shared.close()
 
 
@@ -67,6 +70,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
     small = _connect(settings, _small_endpoint(settings)) if settings.small_model.url else served
     cross_encoder = build_cross_encoder(settings)
     ledger = Ledger()
+    leads = PrefixLeads(settings.resolved_redis_url)
     dense, lexical = DenseIndex(settings.index_dir), LexicalIndex(settings.index_dir)
     retrieval = RetrievalPipeline(
         database=shared.database,
@@ -89,6 +93,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         cross_encoder=cross_encoder,
         ledger=ledger,
         min_support=settings.ask.min_support,
+        leads=leads,
     )
     ingest = IngestPipeline(
         settings=settings,
@@ -119,6 +124,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
         },
         shared=shared,
+        leads=leads,
     )
 
 

@@ -68,6 +68,13 @@ class SmallModelSettings(BaseModel):
     revision: str = Field("", description="Model revision to pin, where a hub is used.")
 
 
+class LeaderSettings(BaseModel):
+    """Requests that share a long prefix: one computes it while the others wait for its first token."""
+
+    min_tokens: int = Field(512, ge=1, description="Shortest shared, uncomputed prefix to wait for.")
+    max_wait_seconds: float = Field(30.0, ge=0, description="Longest wait; 0: nobody waits.")
+
+
 class AskSettings(BaseModel):
     """Defaults of a question; most can be overridden per request."""
 
@@ -102,6 +109,7 @@ class AskSettings(BaseModel):
     )
     history_tokens: int = Field(600, ge=0, description="Room in the prompt for earlier turns.")
     summary_tokens: int = Field(300, ge=32, description="Room for the summary of turns before those.")
+    leader: LeaderSettings = LeaderSettings()  # type: ignore[call-arg]
     max_question_tokens: int = Field(2048, ge=8)
     max_answer_tokens: int = Field(300, ge=1)
     min_support: float | None = Field(

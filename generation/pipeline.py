@@ -34,6 +34,7 @@ from generation.asked_question import Question, question_of
 from generation.attempt import Attempt
 from generation.citations import Citation, CitationVerifier, Quote
 from generation.instructions import instructions_for
+from generation.leading import LeaderFirst, Leads
 from generation.material import MaterialPlanner
 from generation.sampling import given_controls
 from generation.understanding import QuestionReader, Understood
@@ -71,7 +72,9 @@ class AnswerPipeline:
         tokenizer: ChatTokenizer,
         is_brief: bool,
         ledger: Ledger,
+        leads: Leads | None = None,
     ) -> None:
+        """`leads` tells workers what prefixes are being computed; without it none waits for another."""
         self._settings = settings
         self._default_mode = default_mode
         self._database = database
@@ -88,6 +91,7 @@ class AnswerPipeline:
             generator=generator,
             tokenizer=tokenizer,
             material=material,
+            leaders=LeaderFirst(leads, settings.leader),
             is_brief=is_brief,
         )
         self._accounts = AnswerAccounts(database, events, ledger, generator)

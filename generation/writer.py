@@ -17,6 +17,7 @@ from generation.answer_json import usage_json
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
 from generation.instructions import REFUSALS, instructions_for
+from generation.leading import LeaderFirst
 from generation.material import Excerpt, MaterialPlanner
 from generation.prompt import Prompt, build_prompt
 from generation.quoted import parse_quoted, quoted_statements
@@ -50,6 +51,7 @@ class AnswerWriter:
         generator: Generator,
         tokenizer: ChatTokenizer,
         material: MaterialPlanner,
+        leaders: LeaderFirst,
         is_brief: bool,
     ) -> None:
         """`is_brief`: the generator is small and gets the plainest prompt."""
@@ -58,6 +60,7 @@ class AnswerWriter:
         self._generator = generator
         self._tokenizer = tokenizer
         self._material = material
+        self._leaders = leaders
         self._is_brief = is_brief
 
     def write(
@@ -190,8 +193,12 @@ class AnswerWriter:
             request_id=f"{job.id}-{job.attempt}",
         )
         text, finish_reason = "", ""
-        with self._generator.stream(request) as deltas:
+        with (
+            self._leaders.lead(attempt, prompt, engine=self._generator.info()) as lead,
+            self._generator.stream(request) as deltas,
+        ):
             for delta in deltas:
+                lead.first_token()
                 consumption.usage = delta.usage
                 attempt.run.checkpoint()
                 if delta.text or delta.usage.completion_tokens:

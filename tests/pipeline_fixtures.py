@@ -19,6 +19,7 @@ from core.clock import utc_now
 from core.ids import AnswerId, CollectionId, JobId, KeyId, TenantId, new_id
 from core.settings import Settings, load_settings
 from core.usage import TokenUsage
+from generation.leading import Leads
 from generation.pipeline import AnswerPipeline
 from generation.questions import QuestionParameters, register_question
 from inference.protocols import (
@@ -193,9 +194,16 @@ class House:
             return session.get_one(Answer, answer_id)
 
 
-def build_house(database: Database, root: Path) -> House:
+def build_house(
+    database: Database,
+    root: Path,
+    *,
+    leads: Leads | None = None,
+    generator: ScriptedGenerator | None = None,
+) -> House:
     settings = load_settings(home=root)
-    embedder, generator, events = HashingEmbedder(), ScriptedGenerator(), SilentEvents()
+    embedder, events = HashingEmbedder(), SilentEvents()
+    generator = generator or ScriptedGenerator()
     blobs = LocalBlobStore(settings.blob_dir)
     dense, lexical = DenseIndex(settings.index_dir), LexicalIndex(settings.index_dir)
     tokenizer, ledger = WordTokenizer(), Ledger()
@@ -223,6 +231,7 @@ def build_house(database: Database, root: Path) -> House:
         cross_encoder=None,
         ledger=ledger,
         min_support=0.0,
+        leads=leads,
     )
     tenant_id = TenantId(new_id("ten"))
     principal = Principal(tenant_id, KeyId(new_id("key")), frozenset(Scope))
