@@ -41,6 +41,7 @@ def client(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = EngineSettings(
         port=free_port(),
         kv_cache_bytes=256 * 1024 * 1024,
+        max_model_len=4096,
         # A long prompt takes several steps, in which others prefill beside it.
         extra_args=["--long-prefill-token-threshold", "128", "--max-num-batched-tokens", "1024"],
     )  # type: ignore[call-arg]

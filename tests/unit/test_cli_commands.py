@@ -187,7 +187,8 @@ class Cli:
     def __call__(self, *arguments: object, remote: bool = True) -> Result:
         where = ["--url", self.url, "--key", "ll_test"] if remote else []
         command = ["--home", str(self._home), *map(str, arguments), *where]
-        return CliRunner().invoke(app, command)
+        # Models prepared for other tests are none of this home's.
+        return CliRunner(env={"LONGLEAF_MODEL_CACHE": None}).invoke(app, command)
 
 
 @pytest.fixture
