@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from core.ids import ConversationId, TenantId
+from core.ids import ConversationId, DocumentId, TenantId
 from core.settings import AskSettings
 from generation.attribution import strip_marks
 from retrieval.history import (
@@ -21,6 +21,7 @@ from retrieval.history import (
 )
 from storage.conversations import ConversationRepository, PastTurn
 from storage.database import Database
+from storage.listings import Listings
 
 _KEPT_SHARE = 0.5  # of the history's room, after a fold
 
@@ -71,15 +72,21 @@ class ConversationHistory:
         self._settings = settings
 
     def load(self, tenant_id: TenantId, conversation_id: ConversationId, turn: int) -> HistoryState:
-        """The conversation as it stood before `turn`. Failed and cancelled turns are no history."""
+        """The conversation as it stood before `turn`. Failed and cancelled turns are no history.
+
+        Of a turn that cites a document deleted since only the question is left: what was deleted is
+        not repeated.
+        """
         with self._database.read() as session:
             conversations = ConversationRepository(session, tenant_id)
             conversation = conversations.get_own(conversation_id)
             past = conversations.past_turns(conversation_id, after=conversation.summarized_turns, before=turn)
+            cited = frozenset[DocumentId]().union(*(each.document_ids for each in past))
+            withdrawn = Listings(session, tenant_id).deleted_documents(sorted(cited)) if cited else cited
         return HistoryState(
             conversation_id=conversation_id,
             turn=turn,
-            turns=tuple(_turn(each) for each in past if each.status == "succeeded"),
+            turns=tuple(_turn(each, withdrawn) for each in past if each.status == "succeeded"),
             summary=conversation.summary,
             summarized_turns=conversation.summarized_turns,
         )
@@ -140,6 +147,6 @@ class ConversationHistory:
         )
 
 
-def _turn(past: PastTurn) -> Turn:
-    answer = strip_marks(past.text or "").strip() if past.outcome == "answered" else ""
-    return Turn(past.question, answer, past.number)
+def _turn(past: PastTurn, withdrawn: Set[DocumentId]) -> Turn:
+    is_told = past.outcome == "answered" and past.document_ids.isdisjoint(withdrawn)
+    return Turn(past.question, strip_marks(past.text or "").strip() if is_told else "", past.number)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, String, cast, exists, select, update
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import Conflict, NotFound
-from core.ids import CollectionId, ConversationId, TenantId, new_id
+from core.ids import CollectionId, ConversationId, DocumentId, TenantId, new_id
 from storage.jobs import FINAL_STATUSES
 from storage.models import Answer, Conversation, Job
 from storage.paging import Page, PageRequest, paginate
@@ -29,7 +29,10 @@ class NextTurn:
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """An earlier question and what became of it; `outcome` and `text` only where it was answered."""
+    """An earlier question and what became of it; `outcome` and `text` only where it was answered.
+
+    `document_ids` are those it cites, deleted ones included.
+    """
 
     number: int
     question: str
@@ -37,6 +40,7 @@ class PastTurn:
     outcome: str | None
     text: str | None
     statements: Sequence[Mapping[str, Any]]
+    document_ids: frozenset[DocumentId]
 
 
 class ConversationRepository:
@@ -112,7 +116,15 @@ class ConversationRepository:
         if before is not None:
             query = query.where(Answer.turn < before)
         return [
-            PastTurn(row.turn or 0, row.question, status, row.outcome, row.text, row.statements)
+            PastTurn(
+                row.turn or 0,
+                row.question,
+                status,
+                row.outcome,
+                row.text,
+                row.statements,
+                frozenset(DocumentId(citation["document_id"]) for citation in row.citations),
+            )
             for row, status in self._session.execute(query)
         ]
 
@@ -141,6 +153,31 @@ class ConversationRepository:
             )
         )
         return True
+
+    def forget_document(self, document_id: DocumentId) -> None:
+        """Empty the summaries of the conversations that cite the document: they may repeat it.
+
+        What was lost with it is recorded like anything else that a summary drops.
+        """
+        cites = cast(Answer.citations, String).contains(document_id, autoescape=True)
+        query = select(Conversation).where(
+            Conversation.tenant_id == self._tenant_id,
+            Conversation.summary != "",
+            exists().where(Answer.conversation_id == Conversation.id, cites),
+        )
+        for conversation in self._session.scalars(query.with_for_update()):
+            folds = conversation.summary_dropped
+            emptied = {
+                "first_turn": 1,
+                "last_turn": conversation.summarized_turns,
+                "method": "document_deleted",
+                "tokens_before": folds[-1]["tokens_after"] if folds else 0,
+                "tokens_after": 0,
+                "num_rejected": 0,
+                "num_forgotten": len(conversation.summary.splitlines()),
+            }
+            conversation.summary_dropped = [*folds, emptied]
+            conversation.summary = ""
 
     def _own(self, conversation_id: ConversationId) -> Select[Conversation]:
         return select(Conversation).where(

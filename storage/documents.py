@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import NotFound
 from core.ids import CollectionId, DocumentId, JobId, TenantId, new_id
+from storage.conversations import ConversationRepository
 from storage.insertion import insert_if_absent
 from storage.models import Chunk, Document, DocumentTag, Page, UploadedFile
 from storage.paging import Page as PageOf
@@ -285,6 +286,7 @@ class DocumentRepository:
             delete(Chunk).where(Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id)
         )
         self._delete_tags(document_id)
+        ConversationRepository(self._session, self._tenant_id).forget_document(document_id)
 
     def list_purgeable(self, collection_id: CollectionId, *, deleted_before: datetime) -> list[DocumentId]:
         """Documents deleted before then whose pages are still stored."""

@@ -18,7 +18,10 @@ class SummarizedTurns(View):
 
     first_turn: int = Field(description="The first of the turns.")
     last_turn: int = Field(description="The last of them.")
-    method: str = Field(description="`model`, or `rule` where no model kept the summary.")
+    method: str = Field(
+        description="`model`, or `rule` where no model kept the summary; `document_deleted`: what it stood for "
+        "cited a document that was deleted, and it was emptied."
+    )
     tokens_before: int = Field(description="Tokens of the turns and of the summary before them.")
     tokens_after: int = Field(description="Tokens of the summary that stands for both.")
     num_rejected: int = Field(

@@ -10,7 +10,7 @@ import pytest
 
 from core.clock import utc_now
 from core.errors import EngineUnavailable
-from core.ids import AnswerId, CollectionId, ConversationId, JobId, KeyId, TenantId, new_id
+from core.ids import AnswerId, CollectionId, ConversationId, DocumentId, JobId, KeyId, TenantId, new_id
 from core.settings import AskSettings
 from generation.conversations import ConversationHistory
 from generation.questions import QuestionParameters, register_turn
@@ -19,6 +19,7 @@ from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
 from storage.conversations import ConversationRepository
 from storage.database import Database
+from storage.documents import DocumentRepository
 from storage.jobs import JobQueue
 from storage.models import ApiKey, Tenant
 from tenancy.principal import Principal, Scope
@@ -42,13 +43,16 @@ class Talk:
             )
             return JobId(answer.job_id)
 
-    def turn(self, question: str, text: str, *, outcome: str = "answered") -> None:
+    def turn(self, question: str, text: str, *, outcome: str = "answered", cites: str = "") -> None:
         job_id = self.ask(question)
         with self.database.write() as session:
             JobQueue(session).claim_job(job_id, "hand", lease=LEASE)
             answers = AnswerRepository(session, self.principal.tenant_id)
             answer_id = AnswerId(answers.get_by_job(job_id).id)
-            answers.complete(answer_id, outcome=outcome, text=text, finished_at=utc_now())
+            citations = [{"document_id": cites}] if cites else []
+            answers.complete(
+                answer_id, outcome=outcome, text=text, citations=citations, finished_at=utc_now()
+            )
             JobQueue(session).finish(job_id, "hand")
 
     def fail(self, question: str) -> None:
@@ -56,6 +60,20 @@ class Talk:
         with self.database.write() as session:
             JobQueue(session).claim_job(job_id, "hand", lease=LEASE)
             JobQueue(session).finish(job_id, "hand", error=EngineUnavailable("away"))
+
+    def upload(self) -> DocumentId:
+        with self.database.write() as session:
+            documents = DocumentRepository(session, self.principal.tenant_id)
+            collection_id = (
+                ConversationRepository(session, self.principal.tenant_id).get(self.id).collection_id
+            )
+            return DocumentId(
+                documents.create(CollectionId(collection_id), name="a", content_hash="a", num_bytes=1).id
+            )
+
+    def delete_document(self, document_id: DocumentId) -> None:
+        with self.database.write() as session:
+            DocumentRepository(session, self.principal.tenant_id).delete(document_id)
 
     def stored(self) -> Any:
         with self.database.read() as session:
@@ -189,3 +207,33 @@ def test_the_history_of_a_deleted_conversation_still_serves_its_last_question(ta
         ConversationRepository(session, talk.principal.tenant_id).delete(talk.id)
     state = history_of(talk).load(talk.principal.tenant_id, talk.id, 2)
     assert len(state.turns) == 1
+
+
+def test_what_a_deleted_document_said_is_no_history(talk: Talk) -> None:
+    document_id = talk.upload()
+    talk.turn("密码是什么？", "密码是 4711。[1]", cites=document_id)
+    talk.turn("Where is the head office?", "In Ningbo.")
+    talk.delete_document(document_id)
+    state = history_of(talk).load(talk.principal.tenant_id, talk.id, 3)
+    assert [(turn.question, turn.answer) for turn in state.turns] == [
+        ("密码是什么？", ""),
+        ("Where is the head office?", "In Ningbo."),
+    ]
+
+
+def test_a_summary_that_may_repeat_a_deleted_document_is_emptied(talk: Talk) -> None:
+    document_id = talk.upload()
+    for number in range(1, 6):
+        talk.turn(
+            f"第{number}个问题是什么？", f"第{number}个答案。[1]", cites=document_id if number == 2 else ""
+        )
+    history = history_of(talk, history_tokens=100, summary_tokens=60)
+    state = history.fold(history.load(talk.principal.tenant_id, talk.id, 6), cache_salt="")
+    with talk.database.write() as session:
+        history.keep(session, talk.principal.tenant_id, state)
+    talk.delete_document(document_id)
+    stored = talk.stored()
+    assert (stored.summary, stored.summarized_turns) == ("", 4)
+    emptied = stored.summary_dropped[-1]
+    assert (emptied["method"], emptied["first_turn"], emptied["last_turn"]) == ("document_deleted", 1, 4)
+    assert (emptied["tokens_before"], emptied["tokens_after"]) == (WordTokenizer().count(state.summary), 0)
