@@ -12,7 +12,9 @@ from generation.conversations import ConversationHistory
 from generation.leading import Leads
 from generation.material import MaterialPlanner
 from generation.pipeline import AnswerPipeline
+from generation.tracing import Tracer
 from generation.understanding import QuestionReader
+from inference.engine_load import EngineLoadSampler
 from inference.protocols import ChatTokenizer, Embedder, Generator, Reranker
 from inference.small_model import SmallModel
 from retrieval.extraction import (
@@ -88,6 +90,7 @@ def build_answer_pipeline(
     ledger: Ledger,
     min_support: float | None = None,
     leads: Leads | None = None,
+    load_sampler: EngineLoadSampler | None = None,
 ) -> AnswerPipeline:
     """The pipeline that runs jobs of kind `answer`.
 
@@ -95,6 +98,7 @@ def build_answer_pipeline(
         cross_encoder: the configured one, if any; without it extraction by `cross_encoder` is refused.
         min_support: a threshold in place of the calibrated one.
         leads: who computes which prefix; without it none waits for another.
+        load_sampler: of the generator's engine, for traces.
     """
     rule = RuleCondenser()
     condensers: dict[CondensingMethod, QuestionCondenser] = {
@@ -130,6 +134,7 @@ def build_answer_pipeline(
         is_brief=defaults.is_brief,
         ledger=ledger,
         leads=leads,
+        tracer=Tracer(settings, tokenizer, load_sampler),
     )
 
 

@@ -15,6 +15,7 @@ from evaluation.registration import EVALUATE_KIND
 from generation.pipeline import AnswerPipeline
 from generation.questions import ANSWER_KIND
 from inference.completions_client import ClientTimeouts, CompletionsClient
+from inference.engine_load import EngineLoadSampler
 from inference.manifest import read_manifest
 from inference.prepare import model_path
 from inference.protocols import ChatTokenizer, Embedder, Generator
@@ -94,6 +95,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         ledger=ledger,
         min_support=settings.ask.min_support,
         leads=leads,
+        load_sampler=served.load_sampler,
     )
     ingest = IngestPipeline(
         settings=settings,
@@ -143,6 +145,7 @@ class _ServedModel:
     spec: ModelSpec
     tokenizer: ChatTokenizer
     generator: Generator
+    load_sampler: EngineLoadSampler
 
 
 def _engine_endpoint(settings: Settings) -> _Endpoint:
@@ -171,4 +174,5 @@ def _connect(settings: Settings, endpoint: _Endpoint) -> _ServedModel:
         api_key=endpoint.api_key,
         timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
     )
-    return _ServedModel(spec, HuggingFaceTokenizer(folder), generator)
+    sampler = EngineLoadSampler(generator.engine_counters)
+    return _ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler)

@@ -119,6 +119,11 @@ class AskSettings(BaseModel):
     extractive_sure_lead: float | None = Field(
         4.0, gt=0, description="One sentence is the answer where it leads the next by so much; empty: never."
     )
+    trace: Literal["off", "auto", "full"] = Field(
+        "auto", description="auto: figures always, tokens and texts where a question asks; full: always."
+    )
+    trace_redacted: bool = Field(False, description="Keep no text and no token in any trace.")
+    trace_days: int | None = Field(None, ge=1, description="Drop traces after so long; empty: never.")
 
 
 class WorkerSettings(BaseModel):

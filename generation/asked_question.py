@@ -40,6 +40,7 @@ class Question:
     sampling: SamplingParameters
     choice: SamplingChoice
     accepted_at: datetime
+    trace: bool | None = None
 
     @property
     def num_samples(self) -> int:
@@ -68,4 +69,5 @@ def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> 
         sampling=sampling_of(given, default_max_tokens=settings.max_answer_tokens),
         choice=given,
         accepted_at=answer.accepted_at,
+        trace=given.trace,
     )

@@ -10,6 +10,7 @@ from accounting.stages import Stage
 from core.ids import TenantId
 from generation.asked_question import Question
 from generation.consumption import Consumption
+from generation.tracing import TraceRecorder
 from retrieval.sentence_vectors import SentenceVectors
 from storage.job_run import JobRun
 
@@ -24,6 +25,7 @@ class Attempt:
     started_at: float  # time.monotonic()
     consumption: Consumption = field(default_factory=Consumption)
     steps: dict[str, Any] = field(default_factory=dict)
+    trace: TraceRecorder = field(default_factory=TraceRecorder)
 
     @property
     def tenant_id(self) -> TenantId:

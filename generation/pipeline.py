@@ -37,6 +37,7 @@ from generation.instructions import instructions_for
 from generation.leading import LeaderFirst, Leads
 from generation.material import MaterialPlanner
 from generation.sampling import given_controls
+from generation.tracing import Tracer
 from generation.understanding import QuestionReader, Understood
 from generation.writer import AnswerWriter
 from inference.protocols import ChatTokenizer, Embedder, Generator
@@ -73,6 +74,7 @@ class AnswerPipeline:
         is_brief: bool,
         ledger: Ledger,
         leads: Leads | None = None,
+        tracer: Tracer,
     ) -> None:
         """`leads` tells workers what prefixes are being computed; without it none waits for another."""
         self._settings = settings
@@ -96,6 +98,7 @@ class AnswerPipeline:
         )
         self._accounts = AnswerAccounts(database, events, ledger, generator)
         self._verifier = CitationVerifier(database)
+        self._tracer = tracer
 
     def run(self, run: JobRun) -> RunOutcome:
         """Answer the job's question; the answer's row then has everything the API shows."""
@@ -105,6 +108,7 @@ class AnswerPipeline:
         event = "started" if run.job.attempt == 1 else "restart"
         self._events.publish(run.job.id, event, {"attempt": run.job.attempt})
         attempt = Attempt(run, question, SentenceVectors(self._embedder), started_at)
+        attempt.trace = self._tracer.begin(question.trace, attempt=run.job.attempt)
         finished = False
         try:
             self._require_short_question(question.text)
@@ -115,12 +119,14 @@ class AnswerPipeline:
             finished = True
         except LongleafError as error:
             attempt.consumption.add(Stage.CONDENSE, error.uses)
+            attempt.trace.error_code = error.code
             raise
         finally:
             if not finished:  # whatever the reason, the tokens were spent
                 attempt.charge_vectors(Stage.EXTRACT)
                 lines = self._accounts.lines(run.job, question, run.job.attempt, attempt.consumption)
                 self._accounts.record_burned(run.job, lines)
+                self._tracer.keep_unfinished(self._database, attempt.trace, run.job, question.answer_id)
         return "done"
 
     def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
@@ -153,6 +159,7 @@ class AnswerPipeline:
         )
         consumption.add(Stage.EMBED, [queries])
         consumption.add(Stage.RERANK, search.rerank_uses)
+        attempt.trace.searched(search)
         attempt.note(
             "search",
             {
@@ -213,6 +220,7 @@ class AnswerPipeline:
         attempt.consumption.spend("extract_seconds", extraction.seconds)
         attempt.consumption.add(Stage.EXTRACT, extraction.uses)
         attempt.note("extraction", extraction_json(extraction))
+        attempt.trace.extracted(extraction.sentences, passages)
         attempt.run.checkpoint()
         statements = tuple(
             Statement(
@@ -237,6 +245,7 @@ class AnswerPipeline:
         job, question, consumption = attempt.run.job, attempt.question, attempt.consumption
         citations = self._verifier.verify(job.tenant_id, draft.quotes)
         text, statements, warnings = _compose(draft, citations, question)
+        self._tracer.attribute(attempt.trace, statements, citations)
         if consumption.first_token_at is None:  # nothing was streamed while it was made
             consumption.first_token_at = time.monotonic()
             self._events.publish(job.id, "delta", {"text": text})
@@ -266,6 +275,7 @@ class AnswerPipeline:
                 currency=entries[0].currency if entries else None,
                 finished_at=now,
             )
+            self._tracer.keep(session, attempt.trace, tenant_id=job.tenant_id, answer_id=question.answer_id)
             self._reader.keep(session, attempt, understood)
 
     def _load(self, job: ClaimedJob) -> Question:

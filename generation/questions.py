@@ -54,6 +54,7 @@ class QuestionParameters(SamplingChoice):
     condensing: Condensing = "auto"
     unsupported: Unsupported = "flag"
     num_passages: int | None = None
+    trace: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For `Answer.parameters`."""

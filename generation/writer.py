@@ -191,7 +191,9 @@ class AnswerWriter:
             sampling=attempt.question.sampling,
             cache_salt=job.tenant_id,
             request_id=f"{job.id}-{job.attempt}",
+            num_logprobs=attempt.trace.num_logprobs,
         )
+        traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
         text, finish_reason = "", ""
         with (
             self._leaders.lead(attempt, prompt, engine=self._generator.info()) as lead,
@@ -200,6 +202,7 @@ class AnswerWriter:
             for delta in deltas:
                 lead.first_token()
                 consumption.usage = delta.usage
+                traced.add(delta)
                 attempt.run.checkpoint()
                 if delta.text or delta.usage.completion_tokens:
                     consumption.first_token_at = consumption.first_token_at or time.monotonic()

@@ -11,6 +11,7 @@ from core.errors import EngineUnavailable
 from core.usage import TokenUsage
 from inference.engine_errors import error_from_body
 from inference.protocols import EngineTimings, GenerationDelta
+from inference.token_logprobs import read_tokens
 
 DONE = "[DONE]"
 
@@ -31,7 +32,10 @@ class CompletionStream:
         self.reports_cached_tokens = False
         self.reports_usage = False
         self._num_prompt_tokens = num_prompt_tokens
+        self.reports_logprobs = False
+        self.reports_token_ids = False
         self._finish_reason: str | None = None
+        self._stop_reason: str | int | None = None
         self._clock = clock
         self._sent_at = clock()
         self._first_token_at: float | None = None
@@ -56,7 +60,11 @@ class CompletionStream:
         if not choices:
             return None
         self._finish_reason = choices[0].get("finish_reason") or self._finish_reason
-        return GenerationDelta(text=choices[0].get("text") or "", usage=self.usage)
+        self._stop_reason = choices[0].get("stop_reason") or self._stop_reason
+        tokens = read_tokens(choices[0].get("logprobs"))
+        self.reports_logprobs |= bool(tokens)
+        self.reports_token_ids |= any(token.token_id is not None for token in tokens)
+        return GenerationDelta(text=choices[0].get("text") or "", usage=self.usage, tokens=tokens)
 
     def _parse(self, payload: str) -> dict[str, Any]:
         try:
@@ -87,7 +95,9 @@ class CompletionStream:
     def _last_delta(self) -> GenerationDelta:
         if self._finish_reason is None:
             raise self.broken("ended its stream without finishing the answer")
-        return GenerationDelta("", self.usage, self._finish_reason, self._timings())
+        return GenerationDelta(
+            "", self.usage, self._finish_reason, self._timings(), stop_reason=self._stop_reason
+        )
 
     def _timings(self) -> EngineTimings:
         """The engine's own figures where it gives them, else what can be seen from here."""

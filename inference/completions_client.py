@@ -27,6 +27,7 @@ from inference.engine_probe import (
 )
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
 from inference.server_sent_events import EventDecoder
+from inference.token_logprobs import logprobs_fields
 
 # uvicorn, and so vLLM, closes a connection idle for 5 s; ours must be dropped before it does.
 _KEEPALIVE_SECONDS = 4.0
@@ -337,6 +338,9 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
         body["repetition_detection"] = REPETITION_DETECTION
     if request.constraint is not None:
         body["structured_outputs"] = {request.constraint.kind: request.constraint.value}
+    if request.num_logprobs and info.reports_logprobs:
+        fields = logprobs_fields(request.num_logprobs)
+        body |= fields if info.reports_token_ids else {"logprobs": request.num_logprobs}
     if request.priority and info.accepts_priority:
         body["priority"] = request.priority
     return body

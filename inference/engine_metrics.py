@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_CONFIGURATION = re.compile(r"^vllm:cache_config_info\{([^}]*)\}", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
@@ -19,6 +21,10 @@ class EngineCounters:
     prefix_cache_hits: int
     num_running: int
     num_waiting: int
+    num_preemptions: int = 0
+    kv_cache_usage: float | None = None  # share of the KV space, from 0 to 1
+    kv_cache_tokens: int | None = None
+    block_size: int | None = None
 
 
 def parse_counters(exposition: str) -> EngineCounters:
@@ -26,6 +32,10 @@ def parse_counters(exposition: str) -> EngineCounters:
     sums: dict[str, float] = {}
     for name, value in _SAMPLE.findall(exposition):
         sums[name] = sums.get(name, 0.0) + float(value)
+
+    usage = sums.get("vllm:kv_cache_usage_perc")
+    configuration = _CONFIGURATION.search(exposition)
+    labels = dict(_LABEL.findall(configuration[1])) if configuration else {}
 
     def total(name: str) -> int:
         return round(sums.get(f"vllm:{name}", 0.0))
@@ -38,4 +48,12 @@ def parse_counters(exposition: str) -> EngineCounters:
         prefix_cache_hits=total("prefix_cache_hits_total"),
         num_running=total("num_requests_running"),
         num_waiting=total("num_requests_waiting"),
+        num_preemptions=total("num_preemptions_total"),
+        kv_cache_usage=usage,
+        kv_cache_tokens=_whole(labels.get("kv_cache_size_tokens")),
+        block_size=_whole(labels.get("block_size")),
     )
+
+
+def _whole(label: str | None) -> int | None:
+    return int(label) if label and label.isdigit() else None

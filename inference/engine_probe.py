@@ -14,6 +14,7 @@ from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe
 from inference.engine_errors import error_from_body
 from inference.protocols import BASE_CONTROLS, EngineInfo
 from inference.server_sent_events import EventDecoder
+from inference.token_logprobs import logprobs_fields
 
 # Ids below the vocabulary size of any model; what they mean does not matter.
 PROBE_TOKEN_IDS = (10, 11, 12, 13)
@@ -31,6 +32,7 @@ _EXTENSIONS: dict[str, tuple[object, object]] = {
     "repetition_detection": ("x", REPETITION_DETECTION),
     # Not a text: vLLM 0.32 fails over one (HTTP 500) instead of refusing it.
     "structured_outputs": ({"choice": ["a"], "regex": "a"}, {"choice": ["a"]}),
+    **{name: ("x", value) for name, value in logprobs_fields(2).items()},
 }
 SPECULATION_METRIC = "vllm:spec_decode_"
 """Begins the names of metrics that a vLLM has from its start if it speculates."""
@@ -106,6 +108,8 @@ def probe_engine(
         constrains_output="structured_outputs" in accepted,
         controls=controls,
         speculates=speculates,
+        reports_logprobs="logprobs" in accepted and stream.reports_logprobs,
+        reports_token_ids="return_tokens_as_token_ids" in accepted and stream.reports_token_ids,
         version=version,
     )
     return replace(info, notes=_notes(info, says_window=bool(window)))
@@ -193,6 +197,7 @@ def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:
         ),
         f"requests with {lacking} are refused: the endpoint "
         f"{'speculates' if info.speculates else 'ignores such controls'}": bool(lacking),
+        "traces have no tokens: the endpoint does not report logprobs": not info.reports_logprobs,
         "cached tokens are not reported: all prompt tokens count as uncached": (
             not info.reports_cached_tokens
         ),

@@ -145,7 +145,9 @@ class GenerationRequest:
     """A prompt in token ids.
 
     `cache_salt` keeps prefix caches of different tenants apart. Lower `priority` runs first. A
-    `constraint` is refused with `EngineIncapable` where the engine cannot be held to it.
+    `constraint` is refused with `EngineIncapable` where the engine cannot be held to it. With
+    `num_logprobs` deltas carry their tokens, each with so many alternatives, from an engine that
+    can say them (`EngineInfo.reports_logprobs`); from others they carry none.
     """
 
     prompt_token_ids: Sequence[int]
@@ -154,6 +156,7 @@ class GenerationRequest:
     priority: int = 0
     request_id: str = ""
     constraint: OutputConstraint | None = None
+    num_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +171,44 @@ class EngineTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """A token that could come next and its natural log-probability, before any sampling control.
+
+    `token_id` is None where the endpoint names tokens by `text` only; `text` is empty where by id.
+    """
+
+    token_id: int | None
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedToken:
+    """A token that was picked, and the most probable ones at its place, best first, itself among
+    them if it is one of these."""
+
+    token_id: int | None
+    text: str
+    logprob: float | None
+    alternatives: tuple[TokenChoice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationDelta:
     """A piece of a streamed answer.
 
     `usage` is cumulative and present on every delta where the engine can say it; on the last one
-    `finish_reason` (`stop`, `length`, `repetition`, `abort`) and `timings` are set.
+    `finish_reason` (`stop`, `length`, `repetition`, `abort`) and `timings` are set, and
+    `stop_reason`: the stop text or the token id that ended it, where the engine says so. `tokens`
+    lie ahead of `text` while a character is incomplete or a stop text may be coming.
     """
 
     text: str
     usage: TokenUsage
     finish_reason: str | None = None
     timings: EngineTimings | None = None
+    tokens: tuple[GeneratedToken, ...] = ()
+    stop_reason: str | int | None = None
 
 
 BASE_CONTROLS = frozenset({"max_tokens", "temperature", "top_p", "stop"})
@@ -205,6 +235,8 @@ class EngineInfo:
     constrains_output: bool = False
     controls: frozenset[str] = BASE_CONTROLS
     speculates: bool = False
+    reports_logprobs: bool = False
+    reports_token_ids: bool = False
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -237,6 +269,14 @@ class Generator(Protocol):
 
 class ChatTokenizer(Tokenizer, Protocol):
     """The generator's tokenizer, with its chat template taken apart at the contents."""
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
+        """What each token writes, in UTF-8: a character may be split over several, and special
+        tokens write nothing."""
+        ...
 
     @property
     def revision(self) -> str: ...

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from core.errors import ModelUnavailable
 from inference.chat_template import ChatTemplate
 from inference.protocols import ChatFrame
+from inference.token_bytes import TokenSpeller
 
 TOKENIZER_FILE = "tokenizer.json"
 _MARKUP = re.compile(r"^(<.+>|\[.+\])$", re.DOTALL)
@@ -55,6 +56,17 @@ class HuggingFaceTokenizer:
 
     def count(self, text: str) -> int:
         return len(self._content.encode(text, add_special_tokens=False))
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self._speller.vocabulary_size
+
+    def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
+        return self._speller.spell(token_ids)
+
+    @cached_property
+    def _speller(self) -> TokenSpeller:
+        return TokenSpeller(self._frame)
 
     def token_starts(self, text: str) -> list[int]:
         offsets = self._content.encode(text, add_special_tokens=False).offsets

@@ -9,6 +9,7 @@ As a script (`engine_double.py PORT [--mute|--crash]`) it stands in for a vLLM p
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -23,10 +24,18 @@ from typing import Any
 
 ANSWER = "The river 长江 is 6,300\u2028km long.\x85"
 MODEL = "double"
-_EXTENSIONS = {"cache_salt", "priority", "repetition_detection", "structured_outputs"}
+_EXTENSIONS = {
+    "cache_salt",
+    "priority",
+    "repetition_detection",
+    "structured_outputs",
+    "logprobs",
+    "return_tokens_as_token_ids",
+}
 _CONTROLS = {"top_k", "min_p", "seed", "repetition_penalty", "presence_penalty", "frequency_penalty"} | {
     *("min_tokens", "logit_bias", "bad_words", "vllm_xargs", "use_beam_search")
 }
+_NEVER_TEXT = ("priority", "repetition_detection", "logprobs", "return_tokens_as_token_ids", *_CONTROLS)
 
 
 @dataclass
@@ -53,6 +62,7 @@ class Behaviour:
     is_chatty_when_frozen: bool = False  # with comments, as a proxy may send
     omit_finish: bool = False
     omit_done: bool = False
+    stop_reason: str | int | None = None
     refusals: list[tuple[int, str]] = field(default_factory=list)  # answered first, one a request
     completion_bodies: list[dict[str, Any]] = field(default_factory=list)
     request_ids: list[str | None] = field(default_factory=list)
@@ -134,9 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 400, f"Unrecognized request argument: {extensions}"
         invalid = (
             body.get("cache_salt") == ""
-            or any(
-                isinstance(body.get(name), str) for name in ("priority", "repetition_detection", *_CONTROLS)
-            )
+            or any(isinstance(body.get(name), str) for name in _NEVER_TEXT)
             or body.get("bad_words") == 1
             or body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"}
             or len(body.get("structured_outputs", {})) > 1
@@ -171,6 +179,10 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(behaviour.delay_seconds)
             ends = number == len(text) and not behaviour.omit_finish
             choice = {"index": 0, "text": character, "finish_reason": "length" if ends else None}
+            if behaviour.knows_extensions and body.get("logprobs"):
+                choice["logprobs"] = _logprobs(character, by_id="return_tokens_as_token_ids" in body)
+            if ends:
+                choice["stop_reason"] = behaviour.stop_reason
             event: dict[str, Any] = {"choices": [choice]}
             if behaviour.reports_continuous_usage:
                 event["usage"] = {"prompt_tokens": len(body["prompt"]), "completion_tokens": number}
@@ -217,6 +229,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _logprobs(character: str, *, by_id: bool) -> dict[str, Any]:
+    """The character was picked with probability 1/2; "x" would have come with 1/4."""
+    picked, other = (f"token_id:{ord(c)}" if by_id else c for c in (character, "x"))
+    return {
+        "tokens": [picked],
+        "token_logprobs": [math.log(0.5)],
+        "top_logprobs": [{other: math.log(0.25), picked: math.log(0.5)}],
+    }
 
 
 def _event(event: dict[str, Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +27,10 @@ from inference.protocols import (
     ChatFrame,
     EngineInfo,
     EngineTimings,
+    GeneratedToken,
     GenerationDelta,
     GenerationRequest,
+    TokenChoice,
 )
 from inference.small_model import ChatSmallModel
 from ingest.compaction import CompactionPipeline
@@ -55,6 +58,10 @@ class WordTokenizer(CharacterTokenizer):
     """A generator's tokenizer of one token a character, with a frame of three tokens."""
 
     revision = "characters"
+    vocabulary_size = 0x110000
+
+    def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
+        return [chr(token_id).encode() if token_id > 3 else b"" for token_id in token_ids]
 
     def chat_frame(self, *, has_system: bool) -> ChatFrame:
         return ChatFrame(head=(1,), middle=(2,), tail=(3,))
@@ -80,6 +87,8 @@ class ScriptedGenerator:
             accepts_cache_salt=True,
             accepts_priority=True,
             stops_repetition=True,
+            reports_logprobs=True,
+            reports_token_ids=True,
         )
 
     def is_healthy(self) -> bool:
@@ -101,8 +110,18 @@ class ScriptedGenerator:
                 word,
                 usage,
                 finish_reason="stop" if last else None,
+                tokens=_tokens(word) if request.num_logprobs else (),
                 timings=EngineTimings(0.0, 0.1, 0.2, 0.1, 0.3) if last else None,
             )
+
+
+def _tokens(word: str) -> tuple[GeneratedToken, ...]:
+    """One a character, each of probability 1/2, with "x" of 1/4 beside it."""
+    half, quarter = math.log(0.5), math.log(0.25)
+    return tuple(
+        GeneratedToken(ord(c), "", half, (TokenChoice(ord(c), "", half), TokenChoice(ord("x"), "", quarter)))
+        for c in word
+    )
 
 
 class SilentEvents(EventBus):

@@ -91,6 +91,11 @@ class QuestionOptions(SamplingOptions):
         "flag", description="Sentences that no passage supports: flagged in `statements`, or removed."
     )
     num_passages: int | None = Field(None, ge=1, le=50, description="Most passages to answer from.")
+    trace: bool | None = Field(
+        None,
+        description="Keep texts, tokens and their log-probabilities in the answer's trace; null: as the "
+        "server is set. Figures are kept in any case, unless traces are off.",
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -117,6 +122,7 @@ class QuestionOptions(SamplingOptions):
             condensing=self.condensing,
             unsupported=self.unsupported,
             num_passages=self.num_passages,
+            trace=self.trace,
             **self.sampling_choice().as_fields(),
         )
 

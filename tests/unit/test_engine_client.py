@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from tests.engine_double import ANSWER, MODEL, EngineDouble, running_double
 
 TIMEOUTS = ClientTimeouts(connect_seconds=1.0, silence_seconds=0.3, health_seconds=1.0)
 RETRIES = RetryPolicy(max_attempts=3, first_pause_seconds=0.01)
-NUM_PROBES = 4 + len(PROBES) + 1 + 2  # the client's own requests: extensions, controls, one for all, beams
+NUM_PROBES = 6 + len(PROBES) + 1 + 2  # the client's own requests: extensions, controls, one for all, beams
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
 
     info = client.info()
     # Invalid ones cost nothing; one token streamed, and one of beams.
-    assert len(double.behaviour.completion_bodies) == NUM_PROBES == 17
+    assert len(double.behaviour.completion_bodies) == NUM_PROBES == 19
     assert (info.model, info.revision, info.version, info.max_model_len) == (MODEL, "r1", "0.32.0", 1000)
     assert info.accepts_token_ids
     assert info.accepts_cache_salt
@@ -156,7 +157,7 @@ def test_what_a_plain_endpoint_lacks_is_noted_and_not_sent(double: EngineDouble)
     )
     assert not any(abilities)
     assert info.max_model_len == 8192
-    assert len(info.notes) == 8
+    assert len(info.notes) == 9
     assert (
         not {"cache_salt", "priority", "repetition_detection"} & double.behaviour.completion_bodies[-1].keys()
     )
@@ -377,3 +378,27 @@ def test_counters_are_the_engine_s(client: CompletionsClient) -> None:
 def test_reset_without_developer_endpoints_says_how_to_get_them(client: CompletionsClient) -> None:
     with pytest.raises(EngineIncapable, match="VLLM_SERVER_DEV_MODE"):
         client.reset_prefix_cache()
+
+
+def test_tokens_come_with_their_log_probabilities_when_asked_for(
+    client: CompletionsClient, double: EngineDouble
+) -> None:
+    assert client.info().reports_logprobs
+    assert client.info().reports_token_ids
+    double.behaviour.answer, double.behaviour.stop_reason = "长江", "。"
+    with client.stream(request(num_logprobs=5)) as deltas:
+        received = list(deltas)
+    tokens = [token for delta in received for token in delta.tokens]
+    assert [token.token_id for token in tokens] == [ord("长"), ord("江")]
+    assert tokens[0].logprob == pytest.approx(math.log(0.5))
+    assert [choice.token_id for choice in tokens[0].alternatives] == [ord("长"), ord("x")]
+    assert received[-1].stop_reason == "。"
+
+
+def test_an_endpoint_without_log_probabilities_is_not_asked_for_them(double: EngineDouble) -> None:
+    double.behaviour.knows_extensions = False
+    client = connect(double)
+    assert not client.info().reports_logprobs
+    with client.stream(request(num_logprobs=5)) as deltas:
+        assert all(delta.tokens == () for delta in deltas)
+    assert "logprobs" not in double.behaviour.completion_bodies[-1]

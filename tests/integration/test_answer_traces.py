@@ -1,0 +1,151 @@
+"""Traces of answers, as the pipeline keeps them with the answers."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.clock import utc_now
+from core.errors import EngineUnavailable, LeaseLost
+from core.ids import AnswerId
+from generation.tracing import Tracer
+from storage.answer_traces import AnswerTraceRepository, forget_traces
+from storage.database import Database
+from storage.job_run import JobRun
+from tests.pipeline_fixtures import House, WordTokenizer, build_house
+
+ENGLISH = b"# Moons\n\nNeptune has fourteen known moons. Triton is the largest of them.\n"
+CHINESE = "第一回\n\n关云长造青龙偃月刀，又名冷艳锯，重八十二斤。张飞造丈八点钢矛。\n".encode()
+QUESTION = "How many known moons has Neptune?"
+ANSWER = "Neptune has fourteen known moons. [1]"
+
+
+@pytest.fixture
+def house(database: Database, tmp_path: Path) -> House:
+    built = build_house(database, tmp_path / "home")
+    job_id = built.upload({"moons.md": ENGLISH, "三国.txt": CHINESE})
+    assert built.ingest.run(built.claim(job_id)) == "done"
+    built.generator.text = ANSWER
+    return built
+
+
+def set_traces(house: House, **changes: object) -> None:
+    """Traces kept by other settings from now on."""
+    settings = house.settings.ask.model_copy(update=changes)
+    house.answers._tracer = Tracer(settings, WordTokenizer(), None)
+
+
+def answered(house: House, question: str = QUESTION, **parameters: object) -> AnswerId:
+    job_id, answer_id = house.ask(question, **parameters)
+    house.answers.run(house.claim(job_id))
+    return answer_id
+
+
+def trace_of(house: House, answer_id: AnswerId) -> dict[str, Any]:
+    with house.database.read() as session:
+        return AnswerTraceRepository(session, house.principal.tenant_id).get(answer_id).trace
+
+
+def test_a_written_answer_that_asks_for_it_has_every_token_where_it_stands(house: House) -> None:
+    trace = trace_of(house, answered(house, mode="abstractive", trace=True))
+    (generation,) = trace["generations"]
+    assert generation["text"].strip() == ANSWER
+    assert [generation["text"][t["start"] : t["end"]] for t in generation["tokens"]] == list(
+        generation["text"]
+    )
+    assert {token["logprob"] for token in generation["tokens"]} == {round(math.log(0.5), 6)}
+    segments = generation["prompt"]["segments"]
+    assert "".join(s["text"] for s in segments if s["kind"] == "passage").count("Triton") == 1
+    assert [s["start"] for s in segments[1:]] == [s["end"] for s in segments[:-1]]
+    assert segments[-1]["end"] == generation["prompt"]["num_tokens"]
+    assert all(s["round_trip"] for s in segments if s["kind"] != "frame")
+    assert sum(s["cached_tokens"] for s in segments) == 32
+    (statement,) = trace["attribution"]["statements"]
+    assert generation["text"][statement["written_start"] : statement["written_end"]] == ANSWER[:-4]
+    assert statement["cited"][0] == [1]
+    assert statement["coverage"][0] == 1.0
+
+
+def test_any_written_answer_has_a_light_trace_without_text(house: House) -> None:
+    answer_id = answered(house, mode="abstractive", temperature=0.5, seed=3)
+    trace = trace_of(house, answer_id)
+    (generation,) = trace["generations"]
+    assert trace["detail"] == "light"
+    assert house.generator.requests[-1].num_logprobs == 0
+    assert (generation["sampling"]["temperature"], generation["sampling"]["seed"]) == (0.5, 3)
+    assert generation["finish_reason"] == "stop"
+    assert generation["timings"]["decode_seconds"] == 0.2
+    passages = trace["retrieval"]["passages"]
+    assert passages[0]["dense_score"] is not None
+    assert passages[0]["fused_rank"] == 1
+    assert not any(word in json.dumps(trace) for word in ("Neptune", "Triton", "moons"))
+
+
+def test_an_extractive_answer_has_a_trace_without_a_prompt(house: House) -> None:
+    trace = trace_of(house, answered(house, "青龙偃月刀重多少斤？", trace=True))
+    assert trace["generations"] == []
+    assert any("重八十二斤" in sentence["text"] for sentence in trace["sentences"])
+    assert trace["sentences"][0]["passage"] in trace["attribution"]["passages"]
+    assert trace["retrieval"]["passages"][0]["lexical_score"] > 0
+
+
+def test_a_failed_attempt_leaves_what_it_burned_and_the_next_one_keeps_it_in_figures(house: House) -> None:
+    house.generator.failure, house.generator.fail_after = EngineUnavailable("gone"), 2
+    job_id, answer_id = house.ask(QUESTION, mode="abstractive", trace=True)
+    run = house.claim(job_id)
+    with pytest.raises(EngineUnavailable):
+        house.answers.run(run)
+    burned = trace_of(house, answer_id)
+    assert burned["error_code"] == EngineUnavailable.code
+    assert burned["generations"][0]["text"] == "Neptune has "
+    house.lose_worker(job_id)
+    house.generator.failure = None
+    house.answers.run(house.claim(job_id))
+    trace = trace_of(house, answer_id)
+    assert (trace["attempt"], trace["error_code"]) == (2, None)
+    (earlier,) = trace["earlier_attempts"]
+    assert (earlier["attempt"], earlier["error_code"]) == (1, EngineUnavailable.code)
+    assert earlier["generations"][0]["usage"]["completion_tokens"] == 2
+
+
+def test_an_attempt_that_lost_its_job_leaves_the_new_owner_s_trace_alone(house: House) -> None:
+    def lost() -> None:
+        raise LeaseLost("taken up by another worker")
+
+    job_id, answer_id = house.ask(QUESTION)
+    run = house.claim(job_id)
+    with pytest.raises(LeaseLost):
+        house.answers.run(JobRun(job=run.job, owner=run.owner, checkpoint=lost))
+    with house.database.read() as session:
+        assert AnswerTraceRepository(session, house.principal.tenant_id).find(answer_id) is None
+
+
+def test_settings_turn_traces_off_make_them_full_or_redact_them_from_the_start(house: House) -> None:
+    set_traces(house, trace="off")
+    answer_id = answered(house, mode="abstractive", trace=True)
+    with house.database.read() as session:
+        assert AnswerTraceRepository(session, house.principal.tenant_id).find(answer_id) is None
+    set_traces(house, trace="full")
+    assert trace_of(house, answered(house, mode="abstractive"))["generations"][0]["tokens"]
+    assert trace_of(house, answered(house, mode="abstractive", trace=False))["detail"] == "light"
+    set_traces(house, trace="full", trace_redacted=True)
+    answer_id = answered(house, mode="abstractive")
+    trace = trace_of(house, answer_id)
+    assert trace["generations"][0]["tokens"][0]["logprob"] < 0
+    assert "Neptune" not in json.dumps(trace)
+    with house.database.read() as session:
+        row = AnswerTraceRepository(session, house.principal.tenant_id).get(answer_id)
+        assert row.redacted_at is not None
+
+
+def test_old_traces_are_forgotten_and_their_answers_stay(house: House) -> None:
+    answer_id = answered(house)
+    with house.database.write() as session:
+        assert forget_traces(session, before=utc_now() - timedelta(days=1)) == 0
+        assert forget_traces(session, before=utc_now() + timedelta(seconds=1)) == 1
+    assert house.answer(answer_id).outcome == "answered"
