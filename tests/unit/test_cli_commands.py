@@ -451,7 +451,8 @@ def test_a_key_cannot_outlive_the_calendar(cli: Cli) -> None:
     assert "--expires-in-days" in result.stderr
 
 
-def test_the_models_in_use_are_listed(cli: Cli) -> None:
+def test_the_models_in_use_are_listed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LONGLEAF_MODEL_CACHE", raising=False)  # where models may well be prepared
     items = json.loads(cli("models", "list", "--json", remote=False).stdout)["items"]
     in_use = {item["role"]: item["name"] for item in items if item["in_use"]}
     assert in_use == {"embedder": "multilingual-e5-small", "generator": "smollm2-135m-instruct"}
