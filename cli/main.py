@@ -24,6 +24,7 @@ from cli.commands import (
     jobs,
     keys,
     models,
+    plan,
     tenants,
     up,
     upload,
@@ -71,6 +72,7 @@ app.command("upload")(upload.upload)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("costs")(costs.costs)
+app.command("plan")(plan.plan)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(bench.bench)
 app.add_typer(collections.app, name="collections")

@@ -1,0 +1,96 @@
+"""The capacity plan of an engine as the settings would start it, or with some of them changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import InvalidInput
+from core.settings import EngineSettings
+from inference.capacity.cpu_speed import cpu_speed
+from inference.capacity.devices import Device, find_gpu
+from inference.capacity.local_gpu import local_gpu
+from inference.capacity.plan import CapacityPlan, PlanRequest, make_plan
+from inference.capacity.rates import EngineRates
+from inference.capacity.shape import read_config, shape_of
+from inference.capacity.weights import read_stored_weights
+from inference.engine_profiles import CPU_BLOCK_TOKENS, Machine, cpu_dtype
+
+GPU_BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What to plan for, where it is not what the settings say.
+
+    Args:
+        gpu: a GPU's name; empty: the one of this machine, or its CPU.
+        on_cpu: plan for this machine's CPU though it has a GPU.
+    """
+
+    context_tokens: int | None = None
+    concurrency: int | None = None
+    answer_tokens: int = 300
+    dtype: str = ""
+    kv_dtype: str = ""
+    quantization: str = ""
+    tensor_parallel: int | None = None
+    kv_bytes: int | None = None
+    gpu: str = ""
+    on_cpu: bool = False
+
+
+def plan_engine(
+    settings: EngineSettings,
+    options: PlanOptions,
+    *,
+    model_folder: Path,
+    data_folder: Path,
+    machine: Machine,
+    rates: EngineRates | None = None,
+) -> CapacityPlan:
+    """The plan.
+
+    Args:
+        model_folder: a prepared model's, or any folder with a `config.json`; or that file.
+        data_folder: where what was measured of this machine's CPU is kept.
+
+    Raises:
+        InvalidInput: something cannot be planned; the message says what.
+        ModelUnavailable: the folder has no readable `config.json`.
+    """
+    if options.gpu and options.on_cpu:
+        raise InvalidInput("The plan is for a GPU and for the CPU.", remedy="Give one of --gpu and --cpu.")
+    device = _device(options, data_folder)
+    shape = shape_of(read_config(model_folder))
+    context = options.context_tokens or min(settings.max_model_len, shape.max_position)
+    kv_bytes = options.kv_bytes or (None if device.is_gpu else settings.kv_cache_bytes)
+    request = PlanRequest(
+        shape=shape,
+        stored=read_stored_weights(model_folder),
+        device=device,
+        context_tokens=context,
+        concurrency=options.concurrency or settings.max_num_seqs,
+        answer_tokens=min(options.answer_tokens, context // 2),
+        dtype=options.dtype or (_gpu_dtype(shape.dtype) if device.is_gpu else cpu_dtype(machine)),
+        kv_dtype=options.kv_dtype or "auto",
+        quantization=options.quantization,
+        tensor_parallel=options.tensor_parallel or settings.tensor_parallel_size,
+        block_tokens=GPU_BLOCK_TOKENS if device.is_gpu else CPU_BLOCK_TOKENS,
+        kv_bytes=kv_bytes,
+        utilization=settings.gpu_memory_utilization,
+        max_num_seqs=max(settings.max_num_seqs, options.concurrency or 0),
+    )
+    return make_plan(request, rates)
+
+
+def _device(options: PlanOptions, data_folder: Path) -> Device:
+    if options.gpu:
+        return find_gpu(options.gpu)
+    found = None if options.on_cpu else local_gpu()
+    return found or cpu_speed(data_folder).device()
+
+
+def _gpu_dtype(saved: str) -> str:
+    """vLLM's `auto`: as saved, but fp32 becomes bf16."""
+    return "bfloat16" if saved in ("float32", "float") else saved

@@ -1,0 +1,31 @@
+"""What the engine took for answers of late, whoever asked: numbers only, to tell how fast it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from storage.models import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """Tokens of an answer that the engine wrote, and the timings stored with it."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    timings: dict[str, float]
+
+
+def list_timed_answers(session: Session, *, model: str, limit: int) -> list[TimedAnswer]:
+    """The newest answers that the model wrote, of all tenants; no text and no names."""
+    query = (
+        select(Answer.prompt_tokens, Answer.cached_tokens, Answer.completion_tokens, Answer.timings)
+        .where(Answer.model == model, Answer.completion_tokens > 0)
+        .order_by(Answer.created_at.desc(), Answer.id.desc())
+        .limit(limit)
+    )
+    return [TimedAnswer(*row) for row in session.execute(query)]
