@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, str] = {
     "answers": "bench.answers",
     "grounding": "bench.grounding",
     "context": "bench.context",
+    "planner": "bench.planner",
 }
 
 

@@ -18,7 +18,7 @@ from inference.beam_search import beam_body, check_beams, search_beams
 from inference.completion_stream import DONE, CompletionStream
 from inference.controls import require_controls, sampling_fields
 from inference.engine_errors import error_from_body
-from inference.engine_metrics import EngineCounters, parse_counters
+from inference.engine_metrics import EngineCache, EngineCounters, parse_cache, parse_counters
 from inference.engine_probe import (
     REPETITION_DETECTION,
     SPECULATION_METRIC,
@@ -159,6 +159,14 @@ class CompletionsClient:
         """
         response = self._get_checked("/metrics")
         return parse_counters(response.text)
+
+    def engine_cache(self) -> EngineCache | None:
+        """The engine's KV cache, None where it does not say.
+
+        Raises:
+            EngineUnavailable, EngineIncapable: as `engine_counters`.
+        """
+        return parse_cache(self._get_checked("/metrics").text)
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached prefixes, as benchmarks need.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 _CONFIGURATION = re.compile(r"^vllm:cache_config_info\{([^}]*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,26 @@ class EngineCounters:
     kv_cache_usage: float | None = None  # share of the KV space, from 0 to 1
     kv_cache_tokens: int | None = None
     block_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCache:
+    """The engine's KV cache as it reports it: `num_blocks` of `block_tokens` tokens."""
+
+    num_blocks: int
+    block_tokens: int
+
+
+def parse_cache(exposition: str) -> EngineCache | None:
+    """The cache out of the Prometheus text of `/metrics`; None where the engine does not say."""
+    for line in exposition.splitlines():
+        if line.startswith("vllm:cache_config_info{"):
+            labels = dict(_LABEL.findall(line))
+            try:
+                return EngineCache(int(labels["num_gpu_blocks"]), int(labels["block_size"]))
+            except (KeyError, ValueError):
+                return None
+    return None
 
 
 def parse_counters(exposition: str) -> EngineCounters:

@@ -36,6 +36,7 @@ class PlanOptions:
     quantization: str = ""
     tensor_parallel: int | None = None
     kv_bytes: int | None = None
+    block_tokens: int | None = None
     gpu: str = ""
     on_cpu: bool = False
 
@@ -76,7 +77,7 @@ def plan_engine(
         kv_dtype=options.kv_dtype or "auto",
         quantization=options.quantization,
         tensor_parallel=options.tensor_parallel or settings.tensor_parallel_size,
-        block_tokens=GPU_BLOCK_TOKENS if device.is_gpu else CPU_BLOCK_TOKENS,
+        block_tokens=options.block_tokens or (GPU_BLOCK_TOKENS if device.is_gpu else CPU_BLOCK_TOKENS),
         kv_bytes=kv_bytes,
         utilization=settings.gpu_memory_utilization,
         max_num_seqs=max(settings.max_num_seqs, options.concurrency or 0),

@@ -1,0 +1,62 @@
+"""An engine for a benchmark alone, started as the settings would start it but for what is changed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.report import BenchOptions
+from core.settings import EngineSettings, load_settings
+from inference.completions_client import CompletionsClient
+from inference.engine_launcher import EngineProcess
+from inference.engine_profiles import engine_command
+from inference.machine import choose_profile, detect_machine
+from inference.prepare import prepare_model
+from inference.registry import find_model
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEngine:
+    """A running engine, the settings it was started with, and how long that took."""
+
+    client: CompletionsClient
+    settings: EngineSettings
+    start_seconds: float
+
+
+@contextmanager
+def running_engine(options: BenchOptions, name: str, **changes: Any) -> Iterator[OwnEngine]:
+    """An engine with developer endpoints, gone after the block; its log is `bench-NAME-engine.log`.
+
+    Raises:
+        EngineUnavailable: it did not start.
+    """
+    settings = load_settings().engine.model_copy(update={"url": "", "port": _free_port()} | changes)
+    spec = find_model(settings.model, role="generator", revision=settings.revision)
+    command = engine_command(
+        settings,
+        model_folder=prepare_model(spec, options.model_dir),
+        profile=choose_profile(settings),
+        machine=detect_machine(),
+        developer_endpoints=True,
+    )
+    options.home.mkdir(parents=True, exist_ok=True)
+    log_path = options.home / f"bench-{name}-engine.log"
+    process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)
+    client = CompletionsClient(process.url, model=settings.model, api_key=settings.api_key)
+    try:
+        process.start()
+        seconds = process.wait_ready(timeout_seconds=settings.start_timeout_seconds)
+        yield OwnEngine(client, settings, seconds)
+    finally:
+        client.close()
+        process.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
