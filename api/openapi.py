@@ -23,6 +23,7 @@ TAGS = [
     {"name": "documents", "description": "Upload, list, read and delete them."},
     {"name": "jobs", "description": "Work that goes on after the response."},
     {"name": "questions", "description": "Ask, and wait, come back or stream."},
+    {"name": "quotes", "description": "What a question would take and cost."},
     {"name": "answers", "description": "What was answered, with citations, usage and cost."},
     {"name": "conversations", "description": "Questions that refer to those before them."},
     {"name": "evaluations", "description": "Questions with known answers, scored and compared."},

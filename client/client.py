@@ -31,6 +31,7 @@ from client.records import (
     DocumentPage,
     Evaluation,
     Job,
+    Quote,
 )
 from client.streaming import AnswerStream
 from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
@@ -287,6 +288,11 @@ class LongleafClient:
     def _ask_stream(self, path: str, body: dict[str, Any]) -> Iterator[AskEvent]:
         stream = AnswerStream(self._http, read_timeout=max(self._timeout, 60.0))
         yield from stream.ask(path, body | {"stream": True})
+
+    def quote(self, collection_id: str, question: str, *, mode: AnswerMode = "auto", **options: Any) -> Quote:
+        """What asking this would take and cost; nothing is asked. Arguments are those of `ask`."""
+        body = {"collection_id": collection_id, "question": question, "mode": mode, **options}
+        return cast(Quote, self._json("POST", "/v1/quotes", json=body))
 
     def get_answer(self, answer_id: str) -> Answer:
         """The answer as it stands, whatever its status."""

@@ -196,6 +196,41 @@ class Answer(TypedDict):
     finished_at: str | None
 
 
+class QuotedSpan(TypedDict):
+    """At least, as expected, at most."""
+
+    low: int
+    expected: int
+    high: int
+
+
+class QuotedLine(TypedDict):
+    stage: str
+    model: str
+    tokens: QuotedSpan
+    price_per_million: str
+
+
+class QuotedPrice(TypedDict):
+    low: str
+    expected: str
+    high: str
+    currency: str
+
+
+class Quote(TypedDict):
+    """`seconds` are null where nothing was measured; `basis` says what each estimate rests on."""
+
+    mode: str
+    prompt_tokens: QuotedSpan
+    cached_tokens: QuotedSpan
+    completion_tokens: QuotedSpan
+    lines: list[QuotedLine]
+    price: QuotedPrice
+    seconds: dict[str, float | None]
+    basis: list[str]
+
+
 class Conversation(TypedDict):
     """`summary` stands for turns 1 to `summarized_turns`; `summary_dropped` says what it left out."""
 

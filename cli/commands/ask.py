@@ -88,6 +88,7 @@ def ask(
     beam_width: BeamWidthOption = None,
     length_penalty: LengthPenaltyOption = None,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show text as it is written.")] = True,
+    quote: Annotated[bool, typer.Option("--quote", help="What it would take and cost; ask nothing.")] = False,
     as_json: JsonOption = False,
     url: UrlOption = "",
     key: KeyOption = "",
@@ -95,6 +96,7 @@ def ask(
     """Ask a question; the answer comes with its citations and its cost."""
     from cli.answers import describe_work, print_sources, print_stream, print_text
     from cli.lookup import require_collection
+    from cli.quotes import show_quote
 
     options: dict[str, Any] = {
         "context": whole,
@@ -126,6 +128,9 @@ def ask(
     )
     with connect(context, url=url, key=key) as client:
         target = require_collection(client, collection)
+        if quote:
+            show_quote(client.quote(target["id"], question, mode=mode, **options), as_json=as_json)
+            return
         if as_json:
             print_json(client.ask(target["id"], question, mode=mode, **options))
             return
