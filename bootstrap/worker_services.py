@@ -8,20 +8,15 @@ from dataclasses import dataclass
 from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
+from bootstrap.engine_services import connect_engine, connect_small_model
 from bootstrap.retrieval_services import build_cross_encoder, build_embedder
 from core.settings import Settings
 from evaluation.pipeline import EvaluationPipeline
 from evaluation.registration import EVALUATE_KIND
 from generation.pipeline import AnswerPipeline
 from generation.questions import ANSWER_KIND
-from inference.completions_client import ClientTimeouts, CompletionsClient
-from inference.engine_load import EngineLoadSampler
-from inference.manifest import read_manifest
-from inference.prepare import model_path
 from inference.protocols import ChatTokenizer, Embedder, Generator
-from inference.registry import ModelSpec, find_model
 from inference.small_model import ChatSmallModel
-from inference.tokenizers import HuggingFaceTokenizer
 from ingest.compaction import CompactionPipeline
 from ingest.compaction_requests import COMPACT_KIND
 from ingest.embedding import ChunkEmbedder
@@ -67,8 +62,8 @@ def build_worker_services(settings: Settings) -> WorkerServices:
     """
     shared = build_api_services(settings)
     embedder = build_embedder(settings)
-    served = _connect(settings, _engine_endpoint(settings))
-    small = _connect(settings, _small_endpoint(settings)) if settings.small_model.url else served
+    served = connect_engine(settings)
+    small = connect_small_model(settings) if settings.small_model.url else served
     cross_encoder = build_cross_encoder(settings)
     ledger = Ledger()
     leads = PrefixLeads(settings.resolved_redis_url)
@@ -128,51 +123,3 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         shared=shared,
         leads=leads,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    url: str
-    api_key: str
-    model: str
-    revision: str
-
-
-@dataclass(frozen=True, slots=True)
-class _ServedModel:
-    """A model at an endpoint, with the tokenizer it was prepared with."""
-
-    spec: ModelSpec
-    tokenizer: ChatTokenizer
-    generator: Generator
-    load_sampler: EngineLoadSampler
-
-
-def _engine_endpoint(settings: Settings) -> _Endpoint:
-    engine = settings.engine
-    return _Endpoint(settings.engine_url, engine.api_key, engine.model, engine.revision)
-
-
-def _small_endpoint(settings: Settings) -> _Endpoint:
-    small = settings.small_model
-    return _Endpoint(
-        small.url.rstrip("/").removesuffix("/v1"),
-        small.api_key,
-        small.model or settings.engine.model,
-        small.revision,
-    )
-
-
-def _connect(settings: Settings, endpoint: _Endpoint) -> _ServedModel:
-    spec = find_model(endpoint.model, role="generator", revision=endpoint.revision)
-    folder = model_path(spec, settings.model_dir)
-    manifest = read_manifest(folder)
-    generator = CompletionsClient(
-        endpoint.url,
-        model=spec.name,
-        revision=manifest.revision if manifest else endpoint.revision,
-        api_key=endpoint.api_key,
-        timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
-    )
-    sampler = EngineLoadSampler(generator.engine_counters)
-    return _ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler)

@@ -54,7 +54,7 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
     yield _disk(settings)
     yield from _models(settings, repair=repair)
     yield _redis(settings)
-    yield _service("engine", f"{settings.engine_url}/health", "`longleaf up` starts it")
+    yield from _engines(settings)
     yield _service("api", f"{settings.api_url}/readyz", "`longleaf up` starts it")
     database = Database(settings.resolved_database_url)
     with ExitStack() as stack:
@@ -106,6 +106,28 @@ def _service(subject: str, url: str, remedy: str) -> Finding:
     if http_answers(url):
         return Finding(subject, "ok", f"{url} answers")
     return Finding(subject, "away", f"{url} does not answer.", f"{remedy}.")
+
+
+def _engines(settings: Settings) -> Iterator[Finding]:
+    """Each engine, and with several whether they serve the same."""
+    urls = settings.engine_urls
+    if len(urls) == 1:
+        yield _service("engine", f"{urls[0]}/health", "`longleaf up` starts it")
+        return
+    findings = [_service(f"engine-{n}", f"{url}/health", "Start it") for n, url in enumerate(urls, start=1)]
+    yield from findings
+    if any(finding.verdict == "ok" for finding in findings):
+        yield _agreement(settings)
+
+
+def _agreement(settings: Settings) -> Finding:
+    from bootstrap.engine_services import build_engine
+
+    try:
+        info = build_engine(settings).info()
+    except LongleafError as error:
+        return Finding("engines", "fault", error.detail, error.remedy)
+    return Finding("engines", "ok", f"serve {info.model} with a window of {info.max_model_len:,} tokens")
 
 
 def _database(database: Database, *, repair: bool) -> Finding:

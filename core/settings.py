@@ -21,7 +21,13 @@ MIB = 1024 * 1024
 class EngineSettings(BaseModel):
     """The generation engine: a vLLM that Longleaf launches, or any OpenAI-compatible endpoint."""
 
-    url: str = Field("", description="Endpoint to use; empty: launch vLLM here.")
+    url: str = Field(
+        "",
+        description="Endpoint to use, or several that serve one model, with commas; empty: launch vLLM here.",
+    )
+    max_imbalance: int = Field(
+        4, ge=0, description="Requests that one of several engines may have more and still be preferred."
+    )
     api_key: str = Field("", description="Bearer token of the endpoint.", repr=False)
     model: str = Field(
         "smollm2-135m-instruct", description="Registry name, Hugging Face id, or a model folder."
@@ -197,10 +203,16 @@ class Settings(BaseSettings):
         return self.redis_url or f"unix://{self.valkey_socket}"
 
     @property
+    def engine_urls(self) -> tuple[str, ...]:
+        """Roots of the engines' HTTP APIs, without a trailing slash or `/v1`; at least one."""
+        given = self.engine.url or f"http://{self.engine.host}:{self.engine.port}"
+        urls = (url.strip().rstrip("/").removesuffix("/v1") for url in given.split(","))
+        return tuple(dict.fromkeys(url for url in urls if url))
+
+    @property
     def engine_url(self) -> str:
-        """Root of the engine's HTTP API, without a trailing slash or `/v1`."""
-        url = self.engine.url or f"http://{self.engine.host}:{self.engine.port}"
-        return url.rstrip("/").removesuffix("/v1")
+        """The first of them."""
+        return self.engine_urls[0]
 
     @property
     def api_url(self) -> str:

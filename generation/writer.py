@@ -201,6 +201,8 @@ class AnswerWriter:
         ):
             for delta in deltas:
                 lead.first_token()
+                if delta.engine:
+                    attempt.note("engine", {"name": delta.engine})
                 consumption.usage = delta.usage
                 traced.add(delta)
                 attempt.run.checkpoint()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _CONFIGURATION = re.compile(r"^vllm:cache_config_info\{([^}]*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+_STARTED = re.compile(r"^process_start_time_seconds (\S+)", re.MULTILINE)
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -26,6 +28,7 @@ class EngineCounters:
     kv_cache_usage: float | None = None  # share of the KV space, from 0 to 1
     kv_cache_tokens: int | None = None
     block_size: int | None = None
+    started_at: float | None = None  # Unix time; a new one is a new process, with an empty cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,28 @@ def parse_counters(exposition: str) -> EngineCounters:
         kv_cache_usage=usage,
         kv_cache_tokens=_whole(labels.get("kv_cache_size_tokens")),
         block_size=_whole(labels.get("block_size")),
+        started_at=float(started[1]) if (started := _STARTED.search(exposition)) else None,
+    )
+
+
+def total_counters(counters: Sequence[EngineCounters]) -> EngineCounters:
+    """Several engines as one: sums, the fullest cache, and the latest start; of at least one."""
+    usages = [each.kv_cache_usage for each in counters if each.kv_cache_usage is not None]
+    starts = [each.started_at for each in counters if each.started_at is not None]
+    tokens = [each.kv_cache_tokens for each in counters if each.kv_cache_tokens is not None]
+    return EngineCounters(
+        prompt_tokens=sum(each.prompt_tokens for each in counters),
+        cached_tokens=sum(each.cached_tokens for each in counters),
+        generation_tokens=sum(each.generation_tokens for each in counters),
+        prefix_cache_queries=sum(each.prefix_cache_queries for each in counters),
+        prefix_cache_hits=sum(each.prefix_cache_hits for each in counters),
+        num_running=sum(each.num_running for each in counters),
+        num_waiting=sum(each.num_waiting for each in counters),
+        num_preemptions=sum(each.num_preemptions for each in counters),
+        kv_cache_usage=max(usages, default=None),
+        kv_cache_tokens=sum(tokens) if len(tokens) == len(counters) else None,
+        block_size=counters[0].block_size,
+        started_at=max(starts, default=None),
     )
 
 

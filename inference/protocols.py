@@ -195,7 +195,7 @@ class GeneratedToken:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDelta:
-    """A piece of a streamed answer.
+    """A piece of a streamed answer. Of several engines the first delta names the one that serves.
 
     `usage` is cumulative and present on every delta where the engine can say it; on the last one
     `finish_reason` (`stop`, `length`, `repetition`, `abort`) and `timings` are set, and
@@ -209,6 +209,7 @@ class GenerationDelta:
     timings: EngineTimings | None = None
     tokens: tuple[GeneratedToken, ...] = ()
     stop_reason: str | int | None = None
+    engine: str = ""
 
 
 BASE_CONTROLS = frozenset({"max_tokens", "temperature", "top_p", "stop"})

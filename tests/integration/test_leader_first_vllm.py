@@ -33,7 +33,7 @@ from tests.integration.test_engine_vllm import free_port
 pytest.importorskip("vllm")
 
 NUM_CLIENTS = 4
-SHARED_TOKENS, OWN_TOKENS = 1024, 40
+SHARED_TOKENS, OWN_TOKENS = 2048, 40
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def client(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         kv_cache_bytes=256 * 1024 * 1024,
         max_model_len=4096,
         # A long prompt takes several steps, in which others prefill beside it.
-        extra_args=["--long-prefill-token-threshold", "128", "--max-num-batched-tokens", "1024"],
+        extra_args=["--long-prefill-token-threshold", "128", "--max-num-batched-tokens", "512"],
     )  # type: ignore[call-arg]
     command = engine_command(
         settings,

@@ -1,0 +1,101 @@
+"""The generation engine as the pipelines see it: one endpoint, or several as a pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.settings import Settings
+from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
+from inference.engine_load import EngineLoadSampler
+from inference.engine_pool import EnginePool
+from inference.manifest import read_manifest
+from inference.pooled_engine import EngineClient, PooledEngine
+from inference.prepare import model_path
+from inference.protocols import ChatTokenizer
+from inference.registry import ModelSpec, find_model
+from inference.tokenizers import HuggingFaceTokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model at an endpoint, with the tokenizer it was prepared with."""
+
+    spec: ModelSpec
+    tokenizer: ChatTokenizer
+    generator: EngineClient
+    load_sampler: EngineLoadSampler
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """`urls` are those of one engine, or of several that serve the same model."""
+
+    urls: tuple[str, ...]
+    api_key: str
+    model: str
+    revision: str
+
+
+def connect_engine(settings: Settings) -> ServedModel:
+    """The generator. Nothing is asked of an engine yet.
+
+    Raises:
+        ModelUnavailable: its tokenizer is not prepared.
+    """
+    return _connect(settings, _engine_endpoint(settings))
+
+
+def connect_small_model(settings: Settings) -> ServedModel:
+    """The small model at an endpoint of its own."""
+    small = settings.small_model
+    endpoint = _Endpoint(
+        (small.url.rstrip("/").removesuffix("/v1"),),
+        small.api_key,
+        small.model or settings.engine.model,
+        small.revision,
+    )
+    return _connect(settings, endpoint)
+
+
+def build_engine(settings: Settings) -> EngineClient:
+    """The generator without its tokenizer."""
+    endpoint = _engine_endpoint(settings)
+    spec = find_model(endpoint.model, role="generator", revision=endpoint.revision)
+    return _generator(settings, endpoint, spec, model_path(spec, settings.model_dir))
+
+
+def _engine_endpoint(settings: Settings) -> _Endpoint:
+    engine = settings.engine
+    return _Endpoint(settings.engine_urls, engine.api_key, engine.model, engine.revision)
+
+
+def _connect(settings: Settings, endpoint: _Endpoint) -> ServedModel:
+    spec = find_model(endpoint.model, role="generator", revision=endpoint.revision)
+    folder = model_path(spec, settings.model_dir)
+    generator = _generator(settings, endpoint, spec, folder)
+    sampler = EngineLoadSampler(generator.engine_counters)
+    return ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler)
+
+
+def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder: Path) -> EngineClient:
+    """A client of the engine at the one URL, or a pool of those at several."""
+    manifest = read_manifest(folder)
+
+    def connect(url: str, retries: RetryPolicy) -> CompletionsClient:
+        return CompletionsClient(
+            url,
+            model=spec.name,
+            revision=manifest.revision if manifest else endpoint.revision,
+            api_key=endpoint.api_key,
+            timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
+            retries=retries,
+        )
+
+    if len(endpoint.urls) == 1:
+        return connect(endpoint.urls[0], RetryPolicy())
+    once = RetryPolicy(max_attempts=1)  # the pool tries again itself, elsewhere
+    engines = [
+        PooledEngine(f"engine-{n}", url, connect(url, once)) for n, url in enumerate(endpoint.urls, start=1)
+    ]
+    return EnginePool(engines, max_imbalance=settings.engine.max_imbalance)
