@@ -38,6 +38,13 @@ class EngineSettings(BaseModel):
     port: int = Field(8411, ge=1, le=65535)
     max_model_len: int = Field(8192, ge=256, description="Window of the engine, in tokens.")
     kv_cache_bytes: int = Field(1024 * MIB, ge=64 * MIB, description="KV space of the CPU profile.")
+    kv_store_bytes: int = Field(
+        4096 * MIB, ge=0, description="Disk for computed context of static documents; 0: none is kept."
+    )
+    kv_store_dir: Path | None = Field(None, description="Where it lies; empty: `kv` in the data folder.")
+    kv_offload_bytes: int = Field(
+        8192 * MIB, ge=0, description="GPU: main memory for context that left the GPU; 0: none."
+    )
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     tensor_parallel_size: int = Field(1, ge=1)
     max_num_seqs: int = Field(16, ge=1)
@@ -225,6 +232,12 @@ class Settings(BaseSettings):
     @property
     def index_dir(self) -> Path:
         return self.root / "indexes"
+
+    @property
+    def kv_store_dir(self) -> Path:
+        """Where the engine that is launched here keeps computed context."""
+        chosen = self.engine.kv_store_dir
+        return chosen.expanduser().resolve() if chosen else self.root / "kv"
 
     @property
     def model_dir(self) -> Path:

@@ -174,6 +174,7 @@ class EngineComponent:
             profile=choose_profile(engine),
             machine=detect_machine(),
             developer_endpoints=developer_endpoints,
+            kv_store_dir=settings.kv_store_dir,
         )
         self.log_path = settings.log_dir / "engine.log"
         self.start_timeout_seconds = engine.start_timeout_seconds

@@ -11,6 +11,7 @@ from typing import Literal
 from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import NO_REPEAT_PROCESSOR
+from inference.kv_store.engine_flags import kv_store_flags
 
 # vLLM reuses whole blocks only, so a small block loses less of a shared prefix; the CPU kernels
 # want a multiple of 32.
@@ -41,6 +42,7 @@ def engine_command(
     profile: Literal["cpu", "gpu"],
     machine: Machine,
     developer_endpoints: bool = False,
+    kv_store_dir: Path | None = None,
     python: str = sys.executable,
 ) -> EngineCommand:
     """The command that serves `model_folder` under the name `settings.model`.
@@ -48,6 +50,7 @@ def engine_command(
     Args:
         settings: `extra_args` come last, so they win over what the profile chose.
         developer_endpoints: serve `/reset_prefix_cache`, which benchmarks need and users must not have.
+        kv_store_dir: where computed context is kept across restarts; None: nowhere.
     """
     flags, variables = _cpu_profile(settings, machine) if profile == "cpu" else _gpu_profile(settings)
     # -P: whatever lies in the working directory must not shadow what vLLM imports.
@@ -57,6 +60,7 @@ def engine_command(
         + _common_flags(settings)
         + flags
         + _logits_processors(settings)
+        + kv_store_flags(settings, folder=kv_store_dir, profile=profile)
         + tuple(settings.extra_args),
         environment=_common_environment(settings, developer_endpoints) | variables,
     )
