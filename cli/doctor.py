@@ -16,6 +16,7 @@ from core.ids import CollectionId, TenantId
 from core.settings import Settings
 from embedded.components import PROBE_SECONDS, http_answers
 from embedded.models import wanted_models
+from inference.kv_store.block_store import usage
 from inference.prepare import is_prepared, prepare_model
 from inference.registry import ModelSpec
 from storage.blobs import LocalBlobStore
@@ -52,6 +53,7 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
     A repaired index is looked at again, so `repaired` means that no difference is left.
     """
     yield _disk(settings)
+    yield _kv_store(settings)
     yield from _models(settings, repair=repair)
     yield _redis(settings)
     yield from _engines(settings)
@@ -78,6 +80,16 @@ def _disk(settings: Settings) -> Finding:
         remedy = f"Uploads are refused below {reserve // 2**20:,} MiB: free space."
         return Finding("data folder", "fault", detail, remedy, {"free_bytes": free})
     return Finding("data folder", "ok", detail, figures={"free_bytes": free})
+
+
+def _kv_store(settings: Settings) -> Finding:
+    found, limit = usage(settings.kv_store_dir), settings.engine.kv_store_bytes
+    figures = {"num_bytes": found.num_bytes, "max_bytes": limit, "num_documents": found.num_documents}
+    detail = (
+        f"computed context of {found.num_documents} static documents, "
+        f"{found.num_bytes // 2**20:,} of {limit // 2**20:,} MiB"
+    )
+    return Finding("kv store", "ok", detail, figures=figures)
 
 
 def _models(settings: Settings, *, repair: bool) -> Iterator[Finding]:

@@ -181,6 +181,10 @@ class LongleafClient:
         """Replace the document's tags by these; none takes all off."""
         return cast(Document, self._json("PATCH", f"/v1/documents/{document_id}", json={"tags": list(tags)}))
 
+    def set_document_static(self, document_id: str, *, static: bool = True) -> Document:
+        """Have what the engine computes of the document kept across restarts, or no longer."""
+        return cast(Document, self._json("PATCH", f"/v1/documents/{document_id}", json={"static": static}))
+
     def get_document_page(self, document_id: str, number: int) -> DocumentPage:
         """Page `number`, from 1, with its text; formats without pages have one."""
         return cast(DocumentPage, self._json("GET", f"/v1/documents/{document_id}/pages/{number}"))

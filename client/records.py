@@ -28,6 +28,7 @@ class Document(TypedDict):
     name: str
     names: list[str]
     tags: list[str]
+    static: bool
     title: str
     status: str
     media_type: str

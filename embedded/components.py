@@ -18,6 +18,8 @@ from embedded.children import ChildProcess, ProcessOwner, ProcessSpec, end_group
 from inference.engine_launcher import EngineProcess
 from inference.engine_log import LogFollower
 from inference.engine_profiles import engine_command
+from inference.kv_store.block_store import trim_native_files
+from inference.kv_store.engine_flags import native_folder
 from inference.machine import choose_profile, detect_machine
 from inference.prepare import model_path
 from inference.registry import find_model
@@ -176,6 +178,7 @@ class EngineComponent:
             developer_endpoints=developer_endpoints,
             kv_store_dir=settings.kv_store_dir,
         )
+        self._kv_store_dir, self._kv_store_bytes = settings.kv_store_dir, engine.kv_store_bytes
         self.log_path = settings.log_dir / "engine.log"
         self.start_timeout_seconds = engine.start_timeout_seconds
         self._process = EngineProcess(command, host=engine.host, port=engine.port, log_path=self.log_path)
@@ -183,6 +186,7 @@ class EngineComponent:
         self._progress = ""
 
     def start(self) -> None:
+        trim_native_files(native_folder(self._kv_store_dir), max_bytes=self._kv_store_bytes)
         self._process.start()
         self._follower, self._progress = LogFollower(self.log_path), ""
 

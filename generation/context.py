@@ -18,12 +18,16 @@ from core.ids import DocumentId
 
 @dataclass(frozen=True, slots=True)
 class WholeCandidate:
-    """The one document that a question is about. `num_recent` questions were about it lately."""
+    """The one document that a question is about. `num_recent` questions were about it lately.
+
+    A static one was marked so: what is computed of it is kept, so it counts as bought.
+    """
 
     document_id: DocumentId
     name: str
     num_tokens: int
     num_recent: int
+    is_static: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,11 @@ def decide_context(
         return ContextDecision(_require(candidate, room_tokens), "asked for")
     if candidate is None:
         return ContextDecision(None, "the passages are of several documents")
-    room = min(room_tokens, max_whole_tokens)
+    room = room_tokens if candidate.is_static else min(room_tokens, max_whole_tokens)
     if candidate.num_tokens > room:
         return ContextDecision(None, f"the document has {candidate.num_tokens} tokens, {room} fit")
+    if candidate.is_static:
+        return ContextDecision(candidate, "a static document, and it fits")
     needed = break_even_questions(candidate.num_tokens, passage_tokens, cached_token_share)
     expected = candidate.num_recent + 1
     if expected < needed:

@@ -37,6 +37,7 @@ class Excerpt:
     passage: Passage
     text: str
     is_whole: bool
+    is_static: bool = False  # its document is marked so
 
     @property
     def id(self) -> str:
@@ -94,7 +95,8 @@ class MaterialPlanner:
         recent = self._recent(attempt) if is_wanted else []
         whole = self.whole_document(attempt, passages, room_tokens=room_tokens, recent=recent)
         if whole is not None:
-            return [Excerpt(whole, whole.text, is_whole=True)]
+            is_static = self._is_static(attempt, whole.document_id)
+            return [Excerpt(whole, whole.text, is_whole=True, is_static=is_static)]
         if method == "none":
             excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
         else:
@@ -177,13 +179,21 @@ class MaterialPlanner:
         try:
             with self._database.read() as session:
                 num_tokens = ChunkRepository(session, attempt.tenant_id).count_generator_tokens(document_id)
-                name = DocumentRepository(session, attempt.tenant_id).get(document_id).name
+                document = DocumentRepository(session, attempt.tenant_id).get(document_id)
+                name, is_static = document.name, document.is_static
         except NotFound:
             return None  # deleted since it was found
         num_recent = sum(
             bool(answer.passages) and answer.passages[0]["document_id"] == document_id for answer in recent
         )
-        return WholeCandidate(document_id, name, num_tokens, num_recent)
+        return WholeCandidate(document_id, name, num_tokens, num_recent, is_static)
+
+    def _is_static(self, attempt: Attempt, document_id: DocumentId) -> bool:
+        with self._database.read() as session:
+            try:
+                return DocumentRepository(session, attempt.tenant_id).get(document_id).is_static
+            except NotFound:
+                return False  # deleted since it was found
 
     def _read_whole(
         self, attempt: Attempt, whole: WholeCandidate, passages: Sequence[Passage]

@@ -17,12 +17,14 @@ from generation.answer_json import usage_json
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
 from generation.instructions import REFUSALS, instructions_for
+from generation.kept_context import kept_text
 from generation.leading import LeaderFirst
 from generation.material import Excerpt, MaterialPlanner
 from generation.prompt import Prompt, build_prompt
 from generation.quoted import parse_quoted, quoted_statements
 from generation.sampling import sampling_json
 from generation.segments import PromptPassage
+from inference.kv_store.kept_text import KeptText
 from inference.protocols import ChatTokenizer, GenerationRequest, Generator
 from retrieval.history.turns import Turn
 from retrieval.passages import Passage
@@ -105,7 +107,7 @@ class AnswerWriter:
             )
         by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
         included = [by_id[passage.id] for passage in prompt.included]
-        text, finish_reason = self._generate(attempt, prompt)
+        text, finish_reason = self._generate(attempt, prompt, kept_text(prompt, excerpts))
         written = self._attribute(attempt, text, standalone, included)
         attempt.charge_vectors(Stage.EXTRACT)
         model = self._generator.info().model
@@ -183,7 +185,7 @@ class AnswerWriter:
         attempt.note("context", {"prompt_tokens": prompt.num_tokens, "dropped": dropped})
         return prompt
 
-    def _generate(self, attempt: Attempt, prompt: Prompt) -> tuple[str, str]:
+    def _generate(self, attempt: Attempt, prompt: Prompt, kept: KeptText | None) -> tuple[str, str]:
         """The generated text and why it ended; each delta is published with its cumulative usage."""
         job, consumption = attempt.run.job, attempt.consumption
         request = GenerationRequest(
@@ -192,8 +194,11 @@ class AnswerWriter:
             cache_salt=job.tenant_id,
             request_id=f"{job.id}-{job.attempt}",
             num_logprobs=attempt.trace.num_logprobs,
+            kept=kept,
         )
         traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
+        if kept is not None:
+            attempt.note("context", {"kept_tokens": kept.num_tokens})
         text, finish_reason = "", ""
         with (
             self._leaders.lead(attempt, prompt, engine=self._generator.info()) as lead,

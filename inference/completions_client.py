@@ -25,6 +25,7 @@ from inference.engine_probe import (
     completion_body,
     probe_engine,
 )
+from inference.kv_store.kept_text import FIELD as KEPT_FIELD
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
 from inference.server_sent_events import EventDecoder
 from inference.token_logprobs import logprobs_fields
@@ -351,4 +352,6 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
         body |= fields if info.reports_token_ids else {"logprobs": request.num_logprobs}
     if request.priority and info.accepts_priority:
         body["priority"] = request.priority
+    if request.kept is not None and info.keeps_context:
+        body[KEPT_FIELD] = request.kept.as_json()
     return body

@@ -12,6 +12,8 @@ from core.errors import EngineIncapable, LongleafError, Misconfigured
 from inference.completion_stream import CompletionStream
 from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe
 from inference.engine_errors import error_from_body
+from inference.kv_store.kept_text import FIELD as KEPT_FIELD
+from inference.kv_store.kept_text import KeptText, keeps_blocks
 from inference.protocols import BASE_CONTROLS, EngineInfo
 from inference.server_sent_events import EventDecoder
 from inference.token_logprobs import logprobs_fields
@@ -67,7 +69,7 @@ def probe_engine(
     max_model_len: int,
     speculates: bool = False,
 ) -> EngineInfo:
-    """Describe the endpoint; costs it two completions of 4 prompt tokens and 1 answer token.
+    """Describe the endpoint; costs it up to three completions of 4 prompt tokens and 1 answer token.
 
     Args:
         models: the answer to `GET /v1/models`.
@@ -110,6 +112,8 @@ def probe_engine(
         speculates=speculates,
         reports_logprobs="logprobs" in accepted and stream.reports_logprobs,
         reports_token_ids="return_tokens_as_token_ids" in accepted and stream.reports_token_ids,
+        # Nobody but a vLLM could have the store.
+        keeps_context="cache_salt" in accepted and _keeps_context(post, model),
         version=version,
     )
     return replace(info, notes=_notes(info, says_window=bool(window)))
@@ -156,6 +160,18 @@ def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _searches_beams(post: Post, model: str) -> bool:
     invalid, valid = BEAM_PROBE
     return _refuses(post, _probe(model, invalid)) and post(_probe(model, valid)).status_code == 200
+
+
+def _keeps_context(post: Post, model: str) -> bool:
+    """Whether the endpoint answers as one with our store does: only an unstreamed answer tells."""
+    body = completion_body(model, PROBE_TOKEN_IDS, max_tokens=1)
+    body |= {"stream": False, KEPT_FIELD: KeptText(0).as_json()}
+    del body["stream_options"]
+    response = post(body)
+    try:
+        return response.status_code == 200 and keeps_blocks(response.json())
+    except ValueError:  # it streams all the same
+        return False
 
 
 def _read_stream(response: httpx.Response) -> CompletionStream:

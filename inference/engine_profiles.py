@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import NO_REPEAT_PROCESSOR
 from inference.kv_store.engine_flags import kv_store_flags
+
+_PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 # vLLM reuses whole blocks only, so a small block loses less of a shared prefix; the CPU kernels
 # want a multiple of 32.
@@ -131,6 +134,8 @@ def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> 
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
+        # Our parts inside vLLM are imported from where this process imports them, installed or not.
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(_PACKAGE_ROOT), *filter(None, sys.path)])),
         "VLLM_SERVER_DEV_MODE": "1" if developer_endpoints else None,
         # In the environment and not on the command line, which every user of the machine can read.
         "VLLM_API_KEY": settings.api_key or None,

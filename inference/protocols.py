@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.usage import TokenUsage
+from inference.kv_store.kept_text import KeptText
 
 
 class Tokenizer(Protocol):
@@ -148,6 +149,7 @@ class GenerationRequest:
     `constraint` is refused with `EngineIncapable` where the engine cannot be held to it. With
     `num_logprobs` deltas carry their tokens, each with so many alternatives, from an engine that
     can say them (`EngineInfo.reports_logprobs`); from others they carry none.
+    What is computed of the `kept` text outlives a restart of an engine that can do that, and no other.
     """
 
     prompt_token_ids: Sequence[int]
@@ -157,6 +159,7 @@ class GenerationRequest:
     request_id: str = ""
     constraint: OutputConstraint | None = None
     num_logprobs: int = 0
+    kept: KeptText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,7 @@ class EngineInfo:
     speculates: bool = False
     reports_logprobs: bool = False
     reports_token_ids: bool = False
+    keeps_context: bool = False
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 

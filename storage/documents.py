@@ -221,6 +221,14 @@ class DocumentRepository:
         self._insert_tags(document_id, cleaned)
         return tuple(sorted(cleaned))
 
+    def set_static(self, document_id: DocumentId, is_static: bool) -> None:
+        """Whether what the engine computes of the document is to be kept across its restarts.
+
+        Raises:
+            NotFound: an unknown, deleted or foreign id.
+        """
+        self._require(self._live(document_id).with_for_update(), document_id).is_static = is_static
+
     def add_tags(self, document_id: DocumentId, tags: Iterable[str]) -> tuple[str, ...]:
         """Give the document these tags too, as far as it has room; those that had none.
 
@@ -361,6 +369,14 @@ def list_purgeable_collections(
     found = _purgeable(deleted_before).subquery()
     rows = session.execute(select(found.c.tenant_id, found.c.collection_id).distinct())
     return [(TenantId(tenant_id), CollectionId(collection_id)) for tenant_id, collection_id in rows]
+
+
+def list_static_documents(session: Session) -> list[tuple[TenantId, DocumentId]]:
+    """Every tenant's live documents that are marked static."""
+    query = select(Document.tenant_id, Document.id).where(
+        Document.is_static.is_(True), Document.deleted_at.is_(None)
+    )
+    return [(TenantId(tenant_id), DocumentId(name)) for tenant_id, name in session.execute(query)]
 
 
 def _purgeable(deleted_before: datetime) -> Select[str, str, str]:

@@ -52,6 +52,7 @@ class Behaviour:
     knows_extensions: bool = True
     speculates: bool = False
     beam_seconds: float = 0.0  # how long a beam search takes
+    keeps_context: bool = False  # as with our KV connector
     is_strict: bool = False  # refuses fields it does not know
     takes_token_ids: bool = True
     api_key: str = ""
@@ -115,6 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_json(status, {"error": {"message": message, "code": status}})
         elif body.get("use_beam_search") is True and behaviour.knows_extensions:
             self._search_beams(body)
+        elif not body.get("stream", True):
+            kept = {"longleaf_keep": {"loaded_tokens": 0}} if behaviour.keeps_context else None
+            self._answer_json(200, {"choices": [], "kv_transfer_params": kept})
         else:
             self._stream(body)
 

@@ -22,10 +22,12 @@ from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
 from evaluation.registration import EVALUATE_KIND, close_evaluation
+from inference.kv_store.block_keys import manifest_name
+from inference.kv_store.block_store import manifest_names, purge
 from ingest.claims import close_upload
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from ingest.uploads import INGEST_KIND
-from storage.documents import list_purgeable_collections
+from storage.documents import list_purgeable_collections, list_static_documents
 from storage.job_run import job_cancelled
 from storage.jobs import QUEUES, JobQueue
 from storage.models import Job
@@ -122,6 +124,18 @@ class Relay:
             tenants = list_tenant_ids(session)
         for tenant_id in tenants:
             self._remove_unwanted_blobs(tenant_id, before=utc_now() - BLOB_GRACE)
+        self._remove_unwanted_context()
+
+    def _remove_unwanted_context(self) -> None:
+        """Computed context of documents that are deleted, or no longer static."""
+        folder = self._services.settings.kv_store_dir
+        # Listed before the rows are read: what is marked meanwhile is not among these.
+        listed = manifest_names(folder)
+        with self._services.database.read() as session:
+            wanted = {manifest_name(*each) for each in list_static_documents(session)}
+        removed = purge(folder, listed - wanted)
+        if removed:
+            log.info("kv_store.purged", num_files=removed)
 
     def _remove_unwanted_blobs(self, tenant_id: TenantId, *, before: datetime) -> None:
         blobs = self._services.blobs

@@ -74,11 +74,14 @@ def get_document(document_id: str, principal: Reader, services: Services) -> Doc
 def change_document(
     document_id: str, change: DocumentChange, principal: Ingester, services: Services
 ) -> Document:
-    """Replace a document's tags. It need not be ready for that."""
+    """Replace a document's tags, or mark it static. It need not be ready for that."""
     identifier = DocumentId(document_id)
     with services.database.write() as session:
         documents = DocumentRepository(session, principal.tenant_id)
-        documents.set_tags(identifier, change.tags)
+        if "tags" in change.model_fields_set:
+            documents.set_tags(identifier, change.tags)
+        if "static" in change.model_fields_set:
+            documents.set_static(identifier, change.static)
         return _views(session, principal.tenant_id, [documents.get(identifier)])[0]
 
 

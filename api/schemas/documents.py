@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from api.schemas.base import Body, Failure, FreeText, View, failure
 from storage import models
@@ -21,6 +21,9 @@ class Document(View):
     name: str = Field(description="The name it first came under.")
     names: list[str] = Field(description="Every name it came under, oldest first.")
     tags: list[str] = Field(description="The words put on it to filter by, in lower case, sorted.")
+    static: bool = Field(
+        description="Whether what the engine computes of it is kept, so that it outlives a restart."
+    )
     title: str = Field(description="The title it gives itself; may be empty.")
     status: DocumentStatus = Field(description="Only a `ready` document is searched.")
     media_type: str = Field(description="What its content is, found by looking; empty until parsed.")
@@ -41,6 +44,7 @@ class Document(View):
             name=row.name,
             names=list(names) or [row.name],
             tags=list(tags),
+            static=row.is_static,
             title=row.title,
             status=row.status,  # type: ignore[arg-type]  # the column holds nothing else
             media_type=row.media_type,
@@ -56,9 +60,10 @@ class Document(View):
 
 
 class DocumentChange(Body):
-    """What of a document can be changed."""
+    """What of a document can be changed; at least one of these."""
 
     tags: list[FreeText] = Field(
+        default_factory=list,
         description=(
             "The tags it has from now on, in place of those it had; `[]` takes all off. "
             f"At most {MAX_TAGS}, of at most {MAX_TAG_CHARACTERS} characters each, without commas; "
@@ -66,6 +71,20 @@ class DocumentChange(Body):
         ),
         examples=[["合同", "2026"]],
     )
+    static: bool = Field(
+        False,
+        strict=True,
+        description=(
+            "Whether it is static: it then goes whole into the prompt of questions about it where it fits, "
+            "and what the engine computes of it is kept on disk."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> DocumentChange:
+        if not self.model_fields_set:
+            raise ValueError("give `tags`, `static`, or both")
+        return self
 
 
 class DocumentText(View):

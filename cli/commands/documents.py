@@ -76,6 +76,24 @@ def tag_document(
     say(f"{document['name']} ({document_id}) has {said}.")
 
 
+@app.command("static")
+def mark_static(
+    context: typer.Context,
+    document_id: Annotated[str, typer.Argument(metavar="ID")],
+    off: Annotated[bool, typer.Option("--off", help="Take the mark off.")] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+) -> None:
+    """Mark a document static: asked about whole, and computed once for all restarts of the engine."""
+    with connect(context, url=url, key=key) as client:
+        document = client.set_document_static(document_id, static=not off)
+    if as_json:
+        print_json(document)
+        return
+    say(f"{document['name']} ({document_id}) is {'static' if document['static'] else 'not static'}.")
+
+
 @app.command("page")
 def show_page(
     context: typer.Context,

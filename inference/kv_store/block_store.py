@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,7 +154,11 @@ class BlockStore:
 
 def evict(folder: Path, *, max_bytes: int) -> int:
     """Remove the blocks used longest ago until no more than `max_bytes` are left; the bytes left."""
-    entries = sorted(_scan(folder), key=lambda entry: entry.used_at)
+    return _remove_oldest(_scan(folder), max_bytes)
+
+
+def _remove_oldest(found: Iterable[_Entry], max_bytes: int) -> int:
+    entries = sorted(found, key=lambda entry: entry.used_at)
     total = sum(entry.num_bytes for entry in entries)
     for entry in entries:
         if total <= max_bytes:
@@ -165,28 +169,44 @@ def evict(folder: Path, *, max_bytes: int) -> int:
     return total
 
 
-def purge(folder: Path, salt: str, label: str) -> int:
-    """Remove what is kept for `label` of the tenant `salt` alone; how many files that were.
+def manifest_names(folder: Path) -> set[str]:
+    """Names of the lists of kept blocks, see `block_keys.manifest_name`."""
+    with contextlib.suppress(OSError):
+        return set(os.listdir(folder / _MANIFESTS))
+    return set()
 
-    Blocks that another label holds as well stay, a prompt's common beginning for one. Silent where
-    there is no such folder or label.
+
+def purge(folder: Path, names: Collection[str]) -> int:
+    """Remove these lists and the blocks that no other list has; how many files of blocks that were.
+
+    A prompt's beginning that documents have in common stays as long as one of them does.
     """
-    manifests = folder / _MANIFESTS
-    own = manifests / manifest_name(salt, label)
-    keys = set(_read_keys(own))
-    if not keys:
+    if not names:
         return 0
-    for other in manifests.iterdir():
-        if other != own:
-            keys.difference_update(_read_keys(other))
+    manifests = folder / _MANIFESTS
+    keys = {key for name in names for key in _read_keys(manifests / name)}
+    for other in manifest_names(folder).difference(names):
+        keys.difference_update(_read_keys(manifests / other))
     removed = 0
     for entry in list(_scan(folder)):
         if os.path.basename(entry.path).partition(".")[0] in keys:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(entry.path)
                 removed += 1
-    own.unlink(missing_ok=True)
+    for name in names:
+        (manifests / name).unlink(missing_ok=True)
     return removed
+
+
+def trim_native_files(folder: Path, *, max_bytes: int) -> None:
+    """Keep vLLM's own file tier to a quota, which it has none of: what was written first goes first."""
+    files = []
+    for root, _, names in os.walk(folder):
+        for path in (os.path.join(root, name) for name in names):
+            with contextlib.suppress(OSError):
+                stat = os.stat(path)
+                files.append(_Entry(path, stat.st_size, stat.st_mtime_ns))
+    _remove_oldest(files, max_bytes)
 
 
 def sweep(folder: Path) -> None:
@@ -204,11 +224,10 @@ def sweep(folder: Path) -> None:
 def usage(folder: Path) -> StoreUsage:
     """What the folder holds; nothing where there is none."""
     entries = list(_scan(folder))
-    manifests = folder / _MANIFESTS
     return StoreUsage(
         num_blocks=len(entries),
         num_bytes=sum(entry.num_bytes for entry in entries),
-        num_documents=len(list(manifests.iterdir())) if manifests.is_dir() else 0,
+        num_documents=len(manifest_names(folder)),
     )
 
 

@@ -38,7 +38,7 @@ def loaded_json(num_tokens: int) -> dict[str, Any]:
     return {_NAME: {"loaded_tokens": num_tokens}}
 
 
-def keeps_blocks(response: Mapping[str, Any]) -> bool:
+def keeps_blocks(response: object) -> bool:
     """Whether a completion's answer came from an engine with our store."""
-    params = response.get(FIELD)
+    params = response.get(FIELD) if isinstance(response, Mapping) else None
     return isinstance(params, Mapping) and _NAME in params

@@ -181,10 +181,28 @@ def test_tags_are_replaced_shown_and_found(house: House) -> None:
     assert found("tag=合同") == []
 
 
+def test_a_document_is_marked_static_beside_its_tags(house: House) -> None:
+    path = f"/v1/documents/{make_document(house)}"
+
+    def change(**body: object) -> tuple[bool, list[str]]:
+        changed = house.client.patch(path, headers=house.key(), json=body).json()
+        assert changed == house.client.get(path, headers=house.key()).json()
+        return changed["static"], changed["tags"]
+
+    assert change(tags=["合同"]) == (False, ["合同"])
+    assert change(static=True) == (True, ["合同"])
+    assert change(tags=[]) == (True, [])
+    assert change(static=False, tags=["x"]) == (False, ["x"])
+
+
 @pytest.mark.parametrize(
     "body",
     [
         {},
+        {"static": None},
+        {"static": "yes"},
+        {"static": 1},
+        {"static": True, "tags": None},
         {"tags": None},
         {"tags": "合同"},
         {"tags": [""]},
@@ -194,7 +212,7 @@ def test_tags_are_replaced_shown_and_found(house: House) -> None:
         {"tags": ["fine"], "name": "no"},
     ],
 )
-def test_bad_tags_are_refused_and_change_nothing(house: House, body: object) -> None:
+def test_bad_changes_are_refused_and_change_nothing(house: House, body: object) -> None:
     document_id = make_document(house)
     path = f"/v1/documents/{document_id}"
     house.client.patch(path, headers=house.key(), json={"tags": ["keep"]})
@@ -203,7 +221,8 @@ def test_bad_tags_are_refused_and_change_nothing(house: House, body: object) -> 
         path, headers=house.key() | {"Content-Type": "application/json"}, content=b'{"tags": ["\\ud800"]}'
     )
     assert surrogate.status_code == 422
-    assert house.client.get(path, headers=house.key()).json()["tags"] == ["keep"]
+    document = house.client.get(path, headers=house.key()).json()
+    assert (document["tags"], document["static"]) == (["keep"], False)
 
 
 def test_a_listing_by_what_can_be_no_tag_is_refused(house: House) -> None:

@@ -18,6 +18,9 @@ from bootstrap.api_services import ApiServices
 from core.clock import utc_now
 from core.errors import JobCancelled
 from core.ids import CollectionId, DocumentId, JobId, content_hash
+from inference.kv_store.block_file import block_buffer
+from inference.kv_store.block_keys import KEY_BYTES
+from inference.kv_store.block_store import BlockStore, usage
 from ingest.claims import claim_document
 from retrieval.lexical_index import LexicalIndex
 from storage.collections import CollectionRepository
@@ -205,6 +208,26 @@ def test_a_deleted_collection_is_emptied(post: Post) -> None:
     assert house.compaction.run(house.claim(job_id)) == "done"
     assert count(house, Page) == 0
     assert LexicalIndex(house.settings.index_dir).chunk_ids(house.collection_id) == set()
+
+
+def test_computed_context_stays_while_its_document_is_static(post: Post) -> None:
+    house, tenant_id, folder = post.house, post.house.principal.tenant_id, post.services.settings.kv_store_dir
+    deleted, unmarked, static = ingest(house, {"a.md": HANDBOOK, "三国.txt": NOVEL, "c.txt": b"Lake Poyang."})
+    store = BlockStore(folder, "n", payload_bytes=8, max_bytes=10**6)
+    with house.database.write() as session:
+        for document_id in (deleted, unmarked, static):
+            DocumentRepository(session, tenant_id).set_static(document_id, True)
+    for key, document_id in (("aa", deleted), ("bb", unmarked), ("cc", static)):
+        store.write(key * KEY_BYTES, block_buffer(8))
+        store.record(tenant_id, document_id, [key * KEY_BYTES])
+    post.relay().tidy()
+    assert usage(folder).num_blocks == 3
+    delete(house, deleted)
+    with house.database.write() as session:
+        DocumentRepository(session, tenant_id).set_static(unmarked, False)
+    post.relay().tidy()
+    assert [store.has(key * KEY_BYTES) for key in ("aa", "bb", "cc")] == [False, False, True]
+    assert usage(folder).num_documents == 1
 
 
 def test_a_file_stays_while_any_document_or_waiting_upload_needs_it(post: Post) -> None:

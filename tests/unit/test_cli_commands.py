@@ -92,6 +92,7 @@ DOCUMENT: dict[str, Any] = {
     "name": "租赁合同.pdf",
     "names": ["租赁合同.pdf"],
     "tags": ["draft", "租赁"],
+    "static": False,
     "title": "",
     "status": "ready",
     "media_type": "application/pdf",
@@ -259,6 +260,15 @@ def test_documents_are_listed_with_their_tags_and_tagged(cli: Cli) -> None:
     assert tagged.stderr == "租赁合同.pdf (doc_1) has draft, 租赁.\n"
     assert json.loads(cli("documents", "tag", "doc_1", "--clear", "--json").stdout) == DOCUMENT
     assert json.loads(cli.sent) == {"tags": []}
+
+
+def test_a_document_is_marked_static_and_unmarked(cli: Cli) -> None:
+    cli.routes["PATCH", "/v1/documents/doc_1"] = DOCUMENT | {"static": True}
+    assert cli("documents", "static", "doc_1").stderr == "租赁合同.pdf (doc_1) is static.\n"
+    assert json.loads(cli.sent) == {"static": True}
+    cli.routes["PATCH", "/v1/documents/doc_1"] = DOCUMENT
+    assert json.loads(cli("documents", "static", "doc_1", "--off", "--json").stdout) == DOCUMENT
+    assert json.loads(cli.sent) == {"static": False}
 
 
 @pytest.mark.parametrize("arguments", [(), ("x", "--clear")])

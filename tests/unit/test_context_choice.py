@@ -54,6 +54,13 @@ def test_what_does_not_fit_is_answered_from_passages() -> None:
     assert decide("auto", long, room_tokens=3000).reason == "the document has 6500 tokens, 3000 fit"
 
 
+def test_a_static_document_goes_in_whole_at_once_where_the_window_has_room() -> None:
+    static = replace(REPORT, num_tokens=6500, is_static=True)
+    assert decide("auto", static).whole == static
+    assert decide("passages", static).whole is None
+    assert decide("auto", static, room_tokens=6000).reason == "the document has 6500 tokens, 6000 fit"
+
+
 def test_several_documents_are_answered_from_passages() -> None:
     assert decide("auto", None).whole is None
 

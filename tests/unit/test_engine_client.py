@@ -13,6 +13,7 @@ from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Mi
 from core.usage import TokenUsage
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
 from inference.controls import PROBES
+from inference.kv_store.kept_text import KeptText
 from inference.protocols import (
     BASE_CONTROLS,
     GenerationDelta,
@@ -24,7 +25,7 @@ from tests.engine_double import ANSWER, MODEL, EngineDouble, running_double
 
 TIMEOUTS = ClientTimeouts(connect_seconds=1.0, silence_seconds=0.3, health_seconds=1.0)
 RETRIES = RetryPolicy(max_attempts=3, first_pause_seconds=0.01)
-NUM_PROBES = 6 + len(PROBES) + 1 + 2  # the client's own requests: extensions, controls, one for all, beams
+NUM_PROBES = 6 + len(PROBES) + 1 + 2 + 1  # its own requests: extensions, controls, one for all, beams, store
 
 
 @pytest.fixture
@@ -125,8 +126,8 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
         thread.join()
 
     info = client.info()
-    # Invalid ones cost nothing; one token streamed, and one of beams.
-    assert len(double.behaviour.completion_bodies) == NUM_PROBES == 19
+    # Invalid ones cost nothing; one token streamed, one of beams, and one unstreamed.
+    assert len(double.behaviour.completion_bodies) == NUM_PROBES == 20
     assert (info.model, info.revision, info.version, info.max_model_len) == (MODEL, "r1", "0.32.0", 1000)
     assert info.accepts_token_ids
     assert info.accepts_cache_salt
@@ -138,6 +139,19 @@ def test_engine_info_is_asked_once_by_many_threads(client: CompletionsClient, do
     assert info.controls == BASE_CONTROLS | PROBES.keys() | {"beam_width"}
     assert not info.speculates
     assert info.notes == ()
+
+
+def test_text_to_be_kept_is_named_to_an_engine_that_keeps_it_only(double: EngineDouble) -> None:
+    kept = KeptText(40, "doc_1")
+    generate(connect(double), request(kept=kept))
+    assert "kv_transfer_params" not in double.behaviour.completion_bodies[-1]
+    double.behaviour.keeps_context = True
+    client = connect(double)
+    assert client.info().keeps_context
+    generate(client, request(kept=kept))
+    assert double.behaviour.completion_bodies[-1]["kv_transfer_params"] == kept.as_json()
+    generate(client, request())
+    assert "kv_transfer_params" not in double.behaviour.completion_bodies[-1]
 
 
 def test_what_a_plain_endpoint_lacks_is_noted_and_not_sent(double: EngineDouble) -> None:

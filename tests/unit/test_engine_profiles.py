@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import NO_REPEAT_PROCESSOR
 from inference.engine_profiles import EngineCommand, Machine, bind_threads, cpu_list, engine_command
+from inference.kv_store.engine_flags import kv_store_flags
 
 FOLDER = Path("/models/qwen")
 MACHINE = Machine(cpu_ids=(0, 1), has_bf16_tiles=False, openmp_library=Path("/lib/libiomp5.so"))
@@ -90,3 +94,57 @@ def test_n_grams_are_banned_by_a_processor_of_ours_unless_the_engine_speculates(
     assert option(command(), "--logits-processors") == NO_REPEAT_PROCESSOR
     speculating = command(extra_args=["--speculative-config", '{"method": "ngram"}'])
     assert "--logits-processors" not in speculating.argv  # vLLM would not start
+
+
+def kv_config(profile: str, folder: Path | None = Path("/data/kv"), **fields: object) -> Any:
+    settings = EngineSettings(**fields)  # type: ignore[arg-type]
+    started = engine_command(
+        settings,
+        model_folder=FOLDER,
+        profile=profile,  # type: ignore[arg-type]
+        machine=MACHINE,
+        kv_store_dir=folder,
+    )
+    return json.loads(option(started, "--kv-transfer-config"))
+
+
+def test_on_cpu_our_store_keeps_context_within_its_quota() -> None:
+    config = kv_config("cpu", kv_store_bytes=100)
+    assert config["kv_connector_module_path"] == "inference.kv_store.connector"
+    assert config["kv_load_failure_policy"] == "recompute"
+    assert config["kv_connector_extra_config"]["folder"] == "/data/kv"
+    assert config["kv_connector_extra_config"]["max_bytes"] == 100
+
+
+def test_on_gpu_vllm_s_own_tiers_do() -> None:
+    config = kv_config("gpu", kv_offload_bytes=100)
+    assert config["kv_connector"] == "OffloadingConnector"
+    assert config["kv_connector_extra_config"] == {
+        "spec_name": "TieringOffloadingSpec",
+        "cpu_bytes_to_use": 100,
+        "secondary_tiers": [{"type": "fs", "root_dir": "/data/kv/native"}],
+    }
+    memory_only = kv_config("gpu", kv_store_bytes=0)["kv_connector_extra_config"]
+    assert memory_only["spec_name"] == "CPUOffloadingSpec"
+    assert "secondary_tiers" not in memory_only
+
+
+@pytest.mark.parametrize(
+    ("profile", "folder", "fields"),
+    [
+        ("cpu", None, {}),
+        ("cpu", Path("/kv"), {"kv_store_bytes": 0}),
+        ("gpu", Path("/kv"), {"kv_offload_bytes": 0}),
+        ("cpu", Path("/kv"), {"extra_args": ["--kv-transfer-config"]}),
+    ],
+)
+def test_no_context_is_kept_where_none_is_wanted(
+    profile: str, folder: Path | None, fields: dict[str, object]
+) -> None:
+    settings = EngineSettings(**fields)  # type: ignore[arg-type]
+    assert kv_store_flags(settings, folder=folder, profile=profile) == ()  # type: ignore[arg-type]
+
+
+def test_the_engine_imports_our_parts_from_where_this_process_does() -> None:
+    first = str(command().environment["PYTHONPATH"]).split(os.pathsep)[0]
+    assert Path(first, "inference", "kv_store", "connector.py").is_file()
