@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(self, folder: Path, model_folder: Path) -> None:
         self.folder = folder / "kv"
-        settings = EngineSettings(port=free_port(), kv_cache_bytes=256 * 1024**2)  # type: ignore[call-arg]
+        settings = EngineSettings(port=free_port(), kv_cache_bytes=512 * 1024**2)  # type: ignore[call-arg]
         command = engine_command(
             settings,
             model_folder=model_folder,
