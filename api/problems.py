@@ -32,6 +32,7 @@ STATUS: Mapping[type[LongleafError], int] = {
     errors.JobCancelled: 409,
     errors.ModelUnavailable: 503,
     errors.EngineIncapable: 501,
+    errors.OutputInvalid: 502,
 }
 """An error that is not listed has its nearest ancestor's status."""
 

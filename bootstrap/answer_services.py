@@ -96,6 +96,7 @@ def build_answer_pipeline(
         generator=generator,
         tokenizer=tokenizer,
         is_brief=defaults.is_brief,
+        small_model=small_model,
         ledger=ledger,
         leads=leads,
         tracer=Tracer(settings, tokenizer, load_sampler),

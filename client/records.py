@@ -181,6 +181,7 @@ class Answer(TypedDict):
     mode: str
     outcome: Literal["answered", "refused"] | None
     text: str | None
+    output: Any
     statements: list[Statement]
     short_answer: ShortAnswer | None
     steps: dict[str, Any]

@@ -22,6 +22,7 @@
     │   ├── EngineUnavailable
     │   ├── EngineOverloaded
     │   └── EngineIncapable
+    ├── OutputInvalid           a model wrote what it must not
     ├── Misconfigured
     └── StoreCorrupt
 
@@ -164,6 +165,11 @@ class EngineOverloaded(ModelUnavailable):
 class EngineIncapable(ModelUnavailable):
     code = "engine_incapable"
     title = "The generation engine cannot do this"
+
+
+class OutputInvalid(LongleafError):
+    code = "output_invalid"
+    title = "The model did not answer in the form asked for"
 
 
 class Misconfigured(LongleafError):

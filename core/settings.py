@@ -125,6 +125,12 @@ class AskSettings(BaseModel):
     leader: LeaderSettings = LeaderSettings()  # type: ignore[call-arg]
     max_question_tokens: int = Field(2048, ge=8)
     max_answer_tokens: int = Field(300, ge=1)
+    repair_attempts: int = Field(
+        2, ge=0, le=5, description="How often an answer that fails validation is written again."
+    )
+    repair_tokens: int = Field(
+        4000, ge=0, description="Uncached prompt and answer tokens after which no repair is begun."
+    )
     min_support: float | None = Field(
         None, ge=0, le=1, description="Support under which a question is refused; empty: calibrated."
     )

@@ -28,10 +28,19 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactText:
+    """A text no mark may be written into, and for each of the draft's statements where it stands in it."""
+
+    text: str
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """An answer before its citations are verified; one that is `refused` states nothing.
 
-    `short_answer` lies within one of the quotes.
+    `short_answer` lies within one of the quotes. An `exact` text is given out as it is, the statements
+    being values in it.
     """
 
     mode: str
@@ -41,6 +50,7 @@ class Draft:
     finish_reason: str = "stop"
     model: str = ""
     short_answer: Quote | None = None
+    exact: ExactText | None = None
 
     @property
     def quotes(self) -> list[Quote]:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from core.ids import AnswerId, CollectionId, ConversationId
 from core.settings import AskSettings
+from generation.constraints import OutputFormat
 from generation.questions import QuestionParameters, Unsupported
 from generation.sampling import SamplingChoice, sampling_of
 from inference.protocols import SamplingParameters
@@ -41,6 +42,15 @@ class Question:
     choice: SamplingChoice
     accepted_at: datetime
     trace: bool | None = None
+    form: OutputFormat | None = None
+    must_include: tuple[str, ...] = ()
+    validation: str = "rule"
+    max_repairs: int = 0
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the text is given out exactly as it was written, or not at all."""
+        return self.form is not None or bool(self.must_include)
 
     @property
     def num_samples(self) -> int:
@@ -50,6 +60,9 @@ class Question:
 def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> Question:
     """The question of an answer yet to be written."""
     given = QuestionParameters.of_json(answer.parameters)
+    is_constrained = given.format is not None or bool(given.must_include)
+    if is_constrained and given.mode == "auto":
+        default_mode = "abstractive"  # quotes have the form that their documents gave them
     return Question(
         answer_id=AnswerId(answer.id),
         collection_id=CollectionId(answer.collection_id),
@@ -70,4 +83,8 @@ def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> 
         choice=given,
         accepted_at=answer.accepted_at,
         trace=given.trace,
+        form=given.format,
+        must_include=given.must_include,
+        validation="rule" if given.validation == "auto" else given.validation,
+        max_repairs=settings.repair_attempts if given.max_repairs is None else given.max_repairs,
     )

@@ -33,6 +33,7 @@ from generation.answer_json import extraction_json, passage_json, timings_json
 from generation.asked_question import Question, question_of
 from generation.attempt import Attempt
 from generation.citations import Citation, CitationVerifier, Quote
+from generation.exact_answer import compose_exact
 from generation.instructions import instructions_for
 from generation.leading import LeaderFirst, Leads
 from generation.material import MaterialPlanner
@@ -41,6 +42,7 @@ from generation.tracing import Tracer
 from generation.understanding import QuestionReader, Understood
 from generation.writer import AnswerWriter
 from inference.protocols import ChatTokenizer, Embedder, Generator
+from inference.small_model import SmallModel
 from retrieval.extraction import Extraction
 from retrieval.passages import Passage
 from retrieval.pipeline import RetrievalPipeline, SearchResult
@@ -72,6 +74,7 @@ class AnswerPipeline:
         generator: Generator,
         tokenizer: ChatTokenizer,
         is_brief: bool,
+        small_model: SmallModel | None = None,
         ledger: Ledger,
         leads: Leads | None = None,
         tracer: Tracer,
@@ -95,6 +98,7 @@ class AnswerPipeline:
             material=material,
             leaders=LeaderFirst(leads, settings.leader),
             is_brief=is_brief,
+            small_model=small_model,
         )
         self._accounts = AnswerAccounts(database, events, ledger, generator)
         self._verifier = CitationVerifier(database)
@@ -257,7 +261,7 @@ class AnswerPipeline:
             AnswerRepository(session, job.tenant_id).complete(
                 question.answer_id,
                 mode=draft.mode,
-                outcome="answered" if statements else "refused",
+                outcome="answered" if statements or (draft.exact and text) else "refused",
                 text=text,
                 statements=statements_json(statements),
                 short_answer=short_answer_json(draft.short_answer, citations),
@@ -318,6 +322,9 @@ def _compose(
     refusal = instructions_for(question.text).refusal
     if draft.outcome == "refused":
         return refusal, (), list(draft.warnings)
+    if draft.exact is not None:
+        exact = compose_exact(draft.exact, draft.statements, citations)
+        return exact.text, exact.statements, [*draft.warnings, *exact.warnings]
     composed = compose(draft.statements, citations, unsupported=question.unsupported)
     warnings = [*draft.warnings, *composed.warnings]
     if not any(statement.supported for statement in composed.statements):

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import EmptyInput, TooLong
 from core.ids import CollectionId, ConversationId, JobId
+from generation.constraints import OutputFormat, admit_format
 from generation.sampling import SamplingChoice
 from retrieval.filters import DocumentFilter
 from storage.answers import AnswerRepository
@@ -32,6 +33,7 @@ ExtractionMethod = Literal["auto", "none", "rule", "embedding", "model", "cross_
 Expansion = Literal["none", "multi_query", "decompose"]
 Condensing = Literal["auto", "none", "rule", "model"]
 Unsupported = Literal["flag", "remove"]
+Validation = Literal["auto", "none", "rule", "model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,9 @@ class QuestionParameters(SamplingChoice):
     `context`: whole documents or passages. `extraction`: how sentences are kept of passages.
     `expansion`: further queries made of the question by the small model. `condensing`: how a
     conversation's question is made to stand alone. `unsupported`: whether sentences that nothing
-    supports are flagged or removed. How the answer is sampled: see `SamplingChoice`.
+    supports are flagged or removed. `format` and `must_include`: what the answer's text must be, and hold;
+    `validation`: who checks it against the passages; `max_repairs`: how often it may be written again. How the answer is
+    sampled: see `SamplingChoice`.
     """
 
     mode: AnswerMode = "auto"
@@ -55,10 +59,17 @@ class QuestionParameters(SamplingChoice):
     unsupported: Unsupported = "flag"
     num_passages: int | None = None
     trace: bool | None = None
+    format: OutputFormat | None = None
+    must_include: tuple[str, ...] = ()
+    validation: Validation = "auto"
+    max_repairs: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For `Answer.parameters`."""
-        return asdict(self) | {"filter": self.filter.as_json()}
+        return asdict(self) | {
+            "filter": self.filter.as_json(),
+            "format": None if self.format is None else self.format.as_json(),
+        }
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> QuestionParameters:
@@ -67,7 +78,11 @@ class QuestionParameters(SamplingChoice):
         return cls(
             **given
             | cls.fields_of_json(stored)
-            | {"filter": DocumentFilter.of_json(stored.get("filter") or {})}
+            | {
+                "filter": DocumentFilter.of_json(stored.get("filter") or {}),
+                "format": OutputFormat.of_json(stored["format"]) if stored.get("format") else None,
+                "must_include": tuple(stored.get("must_include") or ()),
+            }
         )
 
 
@@ -87,7 +102,9 @@ def register_question(
         NotFound: no such collection of the tenant.
         EmptyInput: the question has no letter or digit.
         TooLong: it is longer than any window.
+        InvalidInput: the answer cannot be held to the form asked for.
     """
+    admit_format(parameters.format, parameters.must_include, mode=parameters.mode, sampling=parameters)
     CollectionRepository(session, principal.tenant_id).get(collection_id)
     if not any(character.isalnum() for character in question):
         raise EmptyInput("The question is empty.", remedy="Ask something in `question`.")

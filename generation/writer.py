@@ -16,7 +16,8 @@ from generation.answer_draft import Draft, Statement
 from generation.answer_json import usage_json
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
-from generation.instructions import REFUSALS, instructions_for
+from generation.constrained_writer import ConstrainedWriter, LaidOut
+from generation.instructions import REFUSALS, Instructions, instructions_for
 from generation.kept_context import kept_text
 from generation.leading import LeaderFirst
 from generation.material import Excerpt, MaterialPlanner
@@ -25,7 +26,8 @@ from generation.quoted import parse_quoted, quoted_statements
 from generation.sampling import sampling_json
 from generation.segments import PromptPassage
 from inference.kv_store.kept_text import KeptText
-from inference.protocols import ChatTokenizer, GenerationRequest, Generator
+from inference.protocols import ChatTokenizer, GenerationRequest, Generator, OutputConstraint
+from inference.small_model import SmallModel
 from retrieval.history.turns import Turn
 from retrieval.passages import Passage
 from storage.events import EventBus
@@ -55,8 +57,16 @@ class AnswerWriter:
         material: MaterialPlanner,
         leaders: LeaderFirst,
         is_brief: bool,
+        small_model: SmallModel | None = None,
     ) -> None:
         """`is_brief`: the generator is small and gets the plainest prompt."""
+        self._constrained = ConstrainedWriter(
+            settings=settings,
+            events=events,
+            generator=generator,
+            small_model=small_model,
+            is_brief=is_brief,
+        )
         self._settings = settings
         self._events = events
         self._generator = generator
@@ -97,16 +107,21 @@ class AnswerWriter:
             query_vector=query_vector,
         )
         attempt.run.checkpoint()
-        prompt = self._build_prompt(attempt, standalone, excerpts, summary, history)
-        if not prompt.included:
-            raise TooLong(
-                f"{excerpts[0].passage.document_name} does not fit into the window beside the question and "
-                f"an answer of {attempt.question.sampling.max_tokens} tokens.",
-                remedy="Ask with `context` `passages`, for a shorter answer, or of a model with a longer window.",
-                max_model_len=self._generator.info().max_model_len,
+
+        def lay_out(instructions: Instructions | None = None) -> LaidOut:
+            return self._lay_out(attempt, standalone, excerpts, summary, history, instructions)
+
+        if attempt.question.is_constrained:
+            return self._constrained.write(
+                attempt,
+                standalone,
+                lay_out=lay_out,
+                generate=lambda prompt, constraint: self._generate(
+                    attempt, prompt, kept_text(prompt, excerpts), constraint
+                ),
             )
-        by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
-        included = [by_id[passage.id] for passage in prompt.included]
+        laid_out = lay_out()
+        prompt, included = laid_out.prompt, laid_out.passages
         text, finish_reason = self._generate(attempt, prompt, kept_text(prompt, excerpts))
         written = self._attribute(attempt, text, standalone, included)
         attempt.charge_vectors(Stage.EXTRACT)
@@ -157,6 +172,26 @@ class AnswerWriter:
         taken = self._tokenizer.count(standalone) + self._tokenizer.count(summary)
         return max(0, window - max_tokens - taken - self._settings.history_tokens - _FRAME_TOKENS)
 
+    def _lay_out(
+        self,
+        attempt: Attempt,
+        standalone: str,
+        excerpts: Sequence[Excerpt],
+        summary: str,
+        history: Sequence[Turn],
+        instructions: Instructions | None,
+    ) -> LaidOut:
+        prompt = self._build_prompt(attempt, standalone, excerpts, summary, history, instructions)
+        if not prompt.included:
+            raise TooLong(
+                f"{excerpts[0].passage.document_name} does not fit into the window beside the question and "
+                f"an answer of {attempt.question.sampling.max_tokens} tokens.",
+                remedy="Ask with `context` `passages`, for a shorter answer, or of a model with a longer window.",
+                max_model_len=self._generator.info().max_model_len,
+            )
+        by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
+        return LaidOut(prompt, tuple(by_id[passage.id] for passage in prompt.included))
+
     def _build_prompt(
         self,
         attempt: Attempt,
@@ -164,9 +199,10 @@ class AnswerWriter:
         excerpts: Sequence[Excerpt],
         summary: str,
         history: Sequence[Turn],
+        instructions: Instructions | None,
     ) -> Prompt:
         window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
-        instructions = instructions_for(
+        instructions = instructions or instructions_for(
             attempt.question.text, mode=attempt.question.mode, brief=self._is_brief
         )
         numbered = instructions.is_numbered
@@ -185,9 +221,16 @@ class AnswerWriter:
         attempt.note("context", {"prompt_tokens": prompt.num_tokens, "dropped": dropped})
         return prompt
 
-    def _generate(self, attempt: Attempt, prompt: Prompt, kept: KeptText | None) -> tuple[str, str]:
+    def _generate(
+        self,
+        attempt: Attempt,
+        prompt: Prompt,
+        kept: KeptText | None,
+        constraint: OutputConstraint | None = None,
+    ) -> tuple[str, str]:
         """The generated text and why it ended; each delta is published with its cumulative usage."""
         job, consumption = attempt.run.job, attempt.consumption
+        before = consumption.usage
         request = GenerationRequest(
             prompt_token_ids=prompt.token_ids,
             sampling=attempt.question.sampling,
@@ -195,6 +238,7 @@ class AnswerWriter:
             request_id=f"{job.id}-{job.attempt}",
             num_logprobs=attempt.trace.num_logprobs,
             kept=kept,
+            constraint=constraint,
         )
         traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
         if kept is not None:
@@ -208,7 +252,7 @@ class AnswerWriter:
                 lead.first_token()
                 if delta.engine:
                     attempt.note("engine", {"name": delta.engine})
-                consumption.usage = delta.usage
+                consumption.usage = before + delta.usage
                 traced.add(delta)
                 attempt.run.checkpoint()
                 if delta.text or delta.usage.completion_tokens:
@@ -218,7 +262,7 @@ class AnswerWriter:
                 consumption.engine = delta.timings or consumption.engine
                 if not delta.text:
                     continue
-                data = {"text": delta.text, "usage": usage_json(delta.usage), "attempt": job.attempt}
+                data = {"text": delta.text, "usage": usage_json(consumption.usage), "attempt": job.attempt}
                 self._events.publish(job.id, "delta", data)
         return text.strip(), finish_reason
 

@@ -343,7 +343,8 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
     body |= sampling_fields(sampling)
     if request.cache_salt and info.accepts_cache_salt:
         body["cache_salt"] = request.cache_salt
-    if info.stops_repetition:
+    # What a schema has repeated is no loop.
+    if info.stops_repetition and request.constraint is None:
         body["repetition_detection"] = REPETITION_DETECTION
     if request.constraint is not None:
         body["structured_outputs"] = {request.constraint.kind: request.constraint.value}

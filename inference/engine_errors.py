@@ -9,6 +9,7 @@ from core.errors import (
     EngineIncapable,
     EngineOverloaded,
     EngineUnavailable,
+    InvalidInput,
     LongleafError,
     Misconfigured,
     TooLong,
@@ -19,6 +20,7 @@ _WINDOW = re.compile(
     r"context.length|maximum (context|model) length|max_model_len|context_length_exceeded|context window",
     re.IGNORECASE,
 )
+_CONSTRAINT = re.compile(r"grammar|json.schema|regex|structured.outputs|choice", re.IGNORECASE)
 _OVERLOAD = re.compile(r"busy|backlog|overload|queue|capacity|too many|rate limit", re.IGNORECASE)
 
 
@@ -50,6 +52,12 @@ def error_from_body(body: str, *, status: int, usage: TokenUsage | None = None) 
     if status in (400, 413, 422) and _WINDOW.search(message):
         return TooLong(
             f"The prompt does not fit the model's window: {message}", remedy="Send less text.", usage=usage
+        )
+    if status in (400, 422) and _CONSTRAINT.search(message):
+        return InvalidInput(
+            f"The generation engine cannot be held to this form: {message}",
+            remedy="Write it with plainer means; see docs/constrained-output.md.",
+            usage=usage,
         )
     if 400 <= status < 500:
         return EngineIncapable(

@@ -69,11 +69,15 @@ class WordTokenizer(CharacterTokenizer):
 
 @dataclass
 class ScriptedGenerator:
-    """Says what it is told, a word a delta; `fail_after` deltas it raises `failure`."""
+    """Says what it is told, a word a delta; `fail_after` deltas it raises `failure`.
+
+    `replies` are said first, one a request, then `text`.
+    """
 
     text: str = ""
     failure: Exception | None = None
     fail_after: int = 0
+    replies: list[str] = field(default_factory=list)
     requests: list[GenerationRequest] = field(default_factory=list)
 
     def info(self) -> EngineInfo:
@@ -100,7 +104,8 @@ class ScriptedGenerator:
         yield self._deltas(request)
 
     def _deltas(self, request: GenerationRequest) -> Iterator[GenerationDelta]:
-        words = [f"{word} " for word in self.text.split()]
+        text = self.replies.pop(0) if self.replies else self.text
+        words = [f"{word} " for word in text.split()]
         for i, word in enumerate(words):
             if self.failure is not None and i == self.fail_after:
                 raise self.failure

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Set
 from datetime import datetime
 from typing import Any, Literal
@@ -117,6 +118,9 @@ class Answer(View):
         description="`refused`: the documents do not answer it. Null until finished."
     )
     text: str | None = Field(description="The answer, with `[n]` after what citation n supports.")
+    output: Any = Field(
+        None, description="The text of an answer of format `json_schema`, parsed; null for any other."
+    )
     statements: list[Statement] = Field(description="The answer's sentences in order; none for a refusal.")
     short_answer: ShortAnswer | None = Field(
         description="Extractive answers to questions that a phrase answers; else null."
@@ -125,7 +129,7 @@ class Answer(View):
     passages: list[Passage] = Field(description="Best first.")
     steps: dict[str, Any] = Field(
         description="How the passages came about: `condense`, `history`, `queries`, `search`, `support`, "
-        "`context`, `extraction`, `quotes`, each where it happened."
+        "`context`, `extraction`, `quotes`, `validation`, each where it happened."
     )
     warnings: list[str] = Field(description="Unsupported sentences, passages left out, a cut answer.")
     finish_reason: str | None = Field(description="Why writing ended: `stop`, `length`, …")
@@ -150,6 +154,7 @@ class Answer(View):
             mode=row.mode or str(row.parameters.get("mode", "auto")),
             outcome=row.outcome,  # type: ignore[arg-type]  # the column holds nothing else
             text=row.text,
+            output=_output(row),
             statements=[Statement.model_validate(stored) for stored in row.statements],
             short_answer=None if row.short_answer is None else ShortAnswer.model_validate(row.short_answer),
             steps=row.steps,
@@ -171,6 +176,13 @@ class Answer(View):
             accepted_at=row.accepted_at,
             finished_at=row.finished_at or job.finished_at,
         )
+
+
+def _output(row: models.Answer) -> Any:
+    form = row.parameters.get("format") or {}
+    if row.outcome != "answered" or form.get("type") != "json_schema":
+        return None
+    return json.loads(row.text or "null")
 
 
 def _citation(stored: dict[str, Any], withdrawn: Set[str]) -> Citation:

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from api.schemas.base import Body, FreeText
+from api.schemas.formats import AnswerFormat
 from api.schemas.sampling import SamplingOptions
 from core.ids import DocumentId
 from generation.questions import (
@@ -16,6 +17,7 @@ from generation.questions import (
     ExtractionMethod,
     QuestionParameters,
     Unsupported,
+    Validation,
 )
 from generation.sampling import contradictions, given_controls
 from retrieval.filters import DocumentFilter
@@ -96,6 +98,20 @@ class QuestionOptions(SamplingOptions):
         description="Keep texts, tokens and their log-probabilities in the answer's trace; null: as the "
         "server is set. Figures are kept in any case, unless traces are off.",
     )
+    format: AnswerFormat | None = Field(
+        None, description="The form of the answer, which is then written (`abstractive`) and given as it is."
+    )
+    must_include: list[FreeText] = Field(
+        default_factory=list, description="Texts that the answer must hold; so it is written too."
+    )
+    validation: Validation = Field(
+        "auto",
+        description="Who checks an answer of a form against the passages: rules (of numbers and dates), the "
+        "small `model` besides, or nobody. `auto`: rules.",
+    )
+    max_repairs: int | None = Field(
+        None, ge=0, le=5, description="How often an answer of a form is written again if it fails a check."
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -124,6 +140,10 @@ class QuestionOptions(SamplingOptions):
             num_passages=self.num_passages,
             trace=self.trace,
             **self.sampling_choice().as_fields(),
+            format=None if self.format is None else self.format.as_format(),
+            must_include=tuple(self.must_include),
+            validation=self.validation,
+            max_repairs=self.max_repairs,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -36,6 +37,7 @@ ContextChoice = Literal["auto", "whole", "passages"]
 Extraction = Literal["auto", "none", "rule", "embedding", "model", "cross_encoder"]
 Expansion = Literal["none", "multi_query", "decompose"]
 Unsupported = Literal["flag", "remove"]
+Validation = Literal["auto", "none", "rule", "model"]
 
 
 def ask(
@@ -87,6 +89,29 @@ def ask(
     bad_word: BadWordOption = None,
     beam_width: BeamWidthOption = None,
     length_penalty: LengthPenaltyOption = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", metavar="FILE", help="Answer in JSON of this JSON schema.")
+    ] = None,
+    regex: Annotated[
+        str, typer.Option("--regex", metavar="PATTERN", help="Answer with a text that matches.")
+    ] = "",
+    choice: Annotated[
+        list[str] | None,
+        typer.Option("--choice", metavar="TEXT", help="Answer with one of these; repeatable."),
+    ] = None,
+    grammar: Annotated[
+        Path | None, typer.Option("--grammar", metavar="FILE", help="Answer with what this EBNF describes.")
+    ] = None,
+    date: Annotated[
+        str, typer.Option("--date", metavar="STYLE", help="iso, year_month, year, chinese or english.")
+    ] = "",
+    must_include: Annotated[
+        list[str] | None,
+        typer.Option("--must-include", metavar="TEXT", help="The answer must hold this; repeatable."),
+    ] = None,
+    validation: Annotated[
+        Validation, typer.Option("--validation", help="Who checks an answer of a form.")
+    ] = "auto",
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show text as it is written.")] = True,
     quote: Annotated[bool, typer.Option("--quote", help="What it would take and cost; ask nothing.")] = False,
     as_json: JsonOption = False,
@@ -94,6 +119,7 @@ def ask(
     key: KeyOption = "",
 ) -> None:
     """Ask a question; the answer comes with its citations and its cost."""
+    from cli.answer_formats import format_option
     from cli.answers import describe_work, print_sources, print_stream, print_text
     from cli.lookup import require_collection
     from cli.quotes import show_quote
@@ -105,6 +131,9 @@ def ask(
         "rerank": rerank,
         "unsupported": unsupported,
         "filter": {"document_ids": document or [], "tags": tag or []},
+        "format": format_option(schema=schema, regex=regex, choices=choice, grammar=grammar, date=date),
+        "must_include": must_include or [],
+        "validation": validation,
     } | given_options(
         preset=preset,
         length=length,

@@ -1,0 +1,263 @@
+"""Which JSON schemas an engine may be given: those it can enforce, can fill, and cannot choke on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from core.errors import InvalidInput
+from generation.constraints.regex_limits import check_regex
+
+MAX_SCHEMA_CHARACTERS = 20_000
+MAX_SCHEMA_DEPTH = 16
+MAX_SCHEMA_NODES = 1_000
+MAX_PROPERTIES = 200
+MAX_ENUM_VALUES = 500
+MAX_ITEMS = 1_000
+MAX_STRING = 10_000
+
+_FORMATS = frozenset(
+    {"date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
+)
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$schema", "$comment", "deprecated"})
+_ENFORCED = frozenset(
+    {
+        "type", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems",
+        "enum", "const", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+        "exclusiveMaximum", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions",
+    }
+)  # fmt: skip
+_BOUNDS = {"minItems": MAX_ITEMS, "maxItems": MAX_ITEMS, "minLength": MAX_STRING, "maxLength": MAX_STRING}
+_PAIRS = (("minItems", "maxItems"), ("minLength", "maxLength"), ("minimum", "maximum"))
+_MAPS, _LISTS = ("properties", "$defs", "definitions"), ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLES = ("items", "additionalProperties")
+_REMEDY = "See docs/constrained-output.md for what a schema may hold."
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Nothing, where an engine can be held to `schema` and something fits it.
+
+    Raises:
+        InvalidInput: it is no schema, is too large, uses what engines cannot enforce, or nothing
+            finite fits it. The message names the place, as `#/properties/year`.
+    """
+    text = _serialized(schema)
+    if len(text) > MAX_SCHEMA_CHARACTERS:
+        raise InvalidInput(
+            f"The schema has {len(text):,} characters; {MAX_SCHEMA_CHARACTERS:,} are taken.",
+            remedy="Leave out descriptions, or ask in several questions.",
+        )
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except SchemaError as error:
+        place = "/".join(map(str, error.absolute_path))
+        raise InvalidInput(
+            f"This is not a JSON schema: at `#/{place}`, {error.message[:300]}.", remedy=_REMEDY
+        ) from error
+    nodes = list(_walk(schema, "#", schema))
+    for node in nodes:
+        _check_node(node)
+    _check_sizes(nodes)
+    if not _CanEnd(schema).of(schema):
+        raise InvalidInput(
+            "Nothing fits the schema: it wants something inside itself without end, or a value that no "
+            "rule of it lets pass.",
+            remedy="Make the part that refers to itself optional, and look for bounds that contradict.",
+        )
+
+
+def _serialized(schema: Mapping[str, Any]) -> str:
+    try:
+        _require_shallow(schema)
+        return json.dumps(schema, ensure_ascii=False, allow_nan=False)
+    except (RecursionError, ValueError, TypeError) as error:
+        raise InvalidInput(f"The schema cannot be read: {error}.", remedy=_REMEDY) from error
+
+
+def _require_shallow(schema: Any) -> None:
+    """By levels, since recursion is what a deep one would break."""
+    level: list[Any] = [schema]
+    for _ in range(3 * MAX_SCHEMA_DEPTH):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, Mapping) else node)
+            if isinstance(child, Mapping | list)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it nests more than {MAX_SCHEMA_DEPTH} schemas deep")
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    schema: Mapping[str, Any]
+    place: str
+    root: Mapping[str, Any]
+
+
+def _walk(schema: Any, place: str, root: Mapping[str, Any]) -> Iterator[_Node]:
+    if not isinstance(schema, Mapping):
+        return  # true and false
+    yield _Node(schema, place, root)
+    for key in _MAPS:
+        for name, child in schema.get(key, {}).items():
+            yield from _walk(child, f"{place}/{key}/{name}", root)
+    for key in _LISTS:
+        for i, child in enumerate(schema.get(key, ())):
+            yield from _walk(child, f"{place}/{key}/{i}", root)
+    for key in _SINGLES:
+        yield from _walk(schema.get(key), f"{place}/{key}", root)
+
+
+def _check_sizes(nodes: list[_Node]) -> None:
+    counts = (
+        ("schemas inside it", len(nodes), MAX_SCHEMA_NODES),
+        ("properties", sum(len(n.schema.get("properties", ())) for n in nodes), MAX_PROPERTIES),
+        ("enum values", sum(len(n.schema.get("enum", ())) for n in nodes), MAX_ENUM_VALUES),
+    )
+    for what, count, limit in counts:
+        if count > limit:
+            raise InvalidInput(
+                f"The schema has {count:,} {what}; {limit:,} are taken.", remedy="Ask in several questions."
+            )
+    deepest = max(nodes, key=lambda node: node.place.count("/"))
+    if deepest.place.count("/") > 2 * MAX_SCHEMA_DEPTH:
+        raise InvalidInput(
+            f"The schema nests more than {MAX_SCHEMA_DEPTH} deep, at `{deepest.place[:200]}`.",
+            remedy="Flatten it.",
+        )
+
+
+def _check_node(node: _Node) -> None:
+    schema, place = node.schema, node.place
+    unknown = schema.keys() - _ENFORCED - _ANNOTATIONS
+    if unknown:
+        raise InvalidInput(
+            f"The schema uses `{min(unknown)}` at `{place}`, which engines cannot be held to.", remedy=_REMEDY
+        )
+    if len(schema.get("allOf", ())) > 1:
+        raise InvalidInput(
+            f"The schema joins several schemas by `allOf` at `{place}`, which engines cannot be held to.",
+            remedy="Write them as one.",
+        )
+    if "$ref" in schema and _target(schema["$ref"], node.root) is None:
+        raise InvalidInput(
+            f"`{str(schema['$ref'])[:100]}` at `{place}` refers to nothing in the schema.",
+            remedy="Refer to `#/$defs/…` of the same schema; nothing is fetched.",
+        )
+    if schema.get("format", "date") not in _FORMATS:
+        raise InvalidInput(
+            f"The format `{schema['format']}` at `{place}` is not one of: {', '.join(sorted(_FORMATS))}.",
+            remedy="Use `pattern`.",
+        )
+    if "pattern" in schema:
+        check_regex(schema["pattern"], where=f"The pattern at `{place}`")
+        if schema.keys() & {"minLength", "maxLength", "format"}:
+            raise InvalidInput(
+                f"`pattern` stands beside a length or a format at `{place}`; engines enforce one of them.",
+                remedy="Say the length in the pattern, as `.{1,20}`.",
+            )
+    _check_bounds(schema, place)
+    _check_values(node)
+
+
+def _check_bounds(schema: Mapping[str, Any], place: str) -> None:
+    for key, limit in _BOUNDS.items():
+        if schema.get(key, 0) > limit:
+            raise InvalidInput(
+                f"`{key}` is {schema[key]:,} at `{place}`; {limit:,} are taken.", remedy="Lower it."
+            )
+    for low, high in _PAIRS:
+        if schema.get(low, -math.inf) > schema.get(high, math.inf):
+            raise InvalidInput(
+                f"Nothing fits the schema: `{low}` is above `{high}` at `{place}`.", remedy="Mend the bounds."
+            )
+    lowest = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
+    highest = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+    is_open = "exclusiveMinimum" in schema or "exclusiveMaximum" in schema
+    nothing_between = lowest > highest or (is_open and lowest == highest)
+    if schema.get("type") == "integer" and math.isfinite(lowest) and math.isfinite(highest):
+        first = math.floor(lowest) + 1 if schema.get("exclusiveMinimum") == lowest else math.ceil(lowest)
+        last = math.ceil(highest) - 1 if schema.get("exclusiveMaximum") == highest else math.floor(highest)
+        nothing_between = nothing_between or first > last
+    if nothing_between:
+        raise InvalidInput(
+            f"Nothing fits the schema: no number fits at `{place}`.", remedy="Mend the bounds."
+        )
+
+
+def _check_values(node: _Node) -> None:
+    """That the values listed fit the rules beside them, and that what is required is described."""
+    schema, place = node.schema, node.place
+    for key in ("enum", "const"):
+        if key not in schema:
+            continue
+        values = schema["enum"] if key == "enum" else [schema["const"]]
+        rest = {k: v for k, v in schema.items() if k not in (key, "$ref", "pattern", "$defs", "definitions")}
+        is_plain = not any(k in rest for k in (*_LISTS, *_SINGLES, "properties"))
+        if not values or (is_plain and not any(Draft202012Validator(rest).is_valid(v) for v in values)):
+            raise InvalidInput(
+                f"Nothing fits the schema: no value of `{key}` passes at `{place}`.",
+                remedy="Mend the values.",
+            )
+    if "enum" not in schema and "const" not in schema:
+        missing = [name for name in schema.get("required", ()) if name not in schema.get("properties", {})]
+        if missing:
+            raise InvalidInput(
+                f"`required` names `{str(missing[0])[:100]}` at `{place}`, which `properties` does not describe.",
+                remedy="Describe it, or do not require it.",
+            )
+
+
+def _target(reference: object, root: Mapping[str, Any]) -> Any:
+    """What a reference within the schema points to; None for any other."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    found: Any = root
+    for part in reference[2:].split("/") if len(reference) > 2 else ():
+        part = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found if isinstance(found, Mapping | bool) else None
+
+
+class _CanEnd:
+    """Whether something finite fits: the least fixpoint over what the schema refers to."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._ends: set[str] = set()
+        references = {
+            node.schema["$ref"]: _target(node.schema["$ref"], root)
+            for node in _walk(root, "#", root)
+            if "$ref" in node.schema
+        }
+        grew = True
+        while grew:
+            found = {name for name, target in references.items() if self.of(target)}
+            grew = found > self._ends
+            self._ends = found
+
+    def of(self, schema: Any) -> bool:
+        if not isinstance(schema, Mapping):
+            return schema is not False
+        if "$ref" in schema and schema["$ref"] not in self._ends:
+            return False
+        for key in ("anyOf", "oneOf"):
+            if key in schema and not any(map(self.of, schema[key])):
+                return False
+        if not all(map(self.of, schema.get("allOf", ()))):
+            return False
+        properties = schema.get("properties", {})
+        if not all(self.of(properties[name]) for name in schema.get("required", ()) if name in properties):
+            return False
+        items_needed = schema.get("minItems", 0) > len(schema.get("prefixItems", ()))
+        return not (items_needed and schema.get("items", True) is not True and not self.of(schema["items"]))
