@@ -28,6 +28,7 @@ from api.routes import (
     quotes,
     reports,
     tenants,
+    traces,
     uploads,
 )
 from bootstrap.api_services import ApiServices, build_api_services
@@ -43,6 +44,7 @@ _NOUNS = (
     questions,
     quotes,
     answers,
+    traces,
     conversations,
     evaluations,
     reports,

@@ -25,6 +25,7 @@ TAGS = [
     {"name": "questions", "description": "Ask, and wait, come back or stream."},
     {"name": "quotes", "description": "What a question would take and cost."},
     {"name": "answers", "description": "What was answered, with citations, usage and cost."},
+    {"name": "traces", "description": "How an answer came to be, token by token."},
     {"name": "conversations", "description": "Questions that refer to those before them."},
     {"name": "evaluations", "description": "Questions with known answers, scored and compared."},
     {"name": "reports", "description": "What was consumed, and what it cost."},

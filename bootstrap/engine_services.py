@@ -25,6 +25,7 @@ class ServedModel:
     tokenizer: ChatTokenizer
     generator: EngineClient
     load_sampler: EngineLoadSampler
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _connect(settings: Settings, endpoint: _Endpoint) -> ServedModel:
     folder = model_path(spec, settings.model_dir)
     generator = _generator(settings, endpoint, spec, folder)
     sampler = EngineLoadSampler(generator.engine_counters)
-    return ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler)
+    return ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler, folder)
 
 
 def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder: Path) -> EngineClient:

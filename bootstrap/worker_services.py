@@ -15,6 +15,9 @@ from evaluation.pipeline import EvaluationPipeline
 from evaluation.registration import EVALUATE_KIND
 from generation.pipeline import AnswerPipeline
 from generation.questions import ANSWER_KIND
+from generation.tracing.attention_pipeline import AttentionPipeline
+from generation.tracing.attention_requests import ATTENTION_KIND
+from inference.attention import TransformersAttentionReader
 from inference.protocols import ChatTokenizer, Embedder, Generator
 from inference.small_model import ChatSmallModel
 from ingest.compaction import CompactionPipeline
@@ -31,7 +34,9 @@ from storage.database import Database
 from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads
 
-Handlers = Mapping[str, IngestPipeline | AnswerPipeline | CompactionPipeline | EvaluationPipeline]
+Handlers = Mapping[
+    str, IngestPipeline | AnswerPipeline | CompactionPipeline | EvaluationPipeline | AttentionPipeline
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,14 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             INGEST_KIND: ingest,
             ANSWER_KIND: answers,
             COMPACT_KIND: compaction,
+            ATTENTION_KIND: AttentionPipeline(
+                shared.database,
+                TransformersAttentionReader(
+                    served.folder,
+                    max_tokens=settings.ask.trace_attention_tokens,
+                    max_model_bytes=settings.ask.trace_attention_bytes,
+                ),
+            ),
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
         },
         shared=shared,

@@ -26,6 +26,7 @@ from cli.commands import (
     models,
     plan,
     tenants,
+    trace,
     up,
     upload,
 )
@@ -73,11 +74,12 @@ app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("costs")(costs.costs)
 app.command("plan")(plan.plan)
-app.command("doctor")(doctor.doctor)
+app.command("trace")(trace.trace)
 app.command("bench")(bench.bench)
 app.add_typer(collections.app, name="collections")
 app.add_typer(conversations.app, name="conversations")
 app.add_typer(documents.app, name="documents")
+app.add_typer(doctor.app, name="doctor")
 app.add_typer(evaluations.app, name="eval")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")

@@ -412,6 +412,24 @@ class LongleafClient:
         timeout = max(self._timeout, _COMPARE_TIMEOUT_SECONDS)
         return self._send("GET", path, params={"language": language}, timeout=timeout).text
 
+    # Traces
+
+    def get_trace(self, answer_id: str) -> dict[str, Any]:
+        """How an answer came to be: prompt, cache, sampling, tokens, scores."""
+        return self._json("GET", f"/v1/answers/{answer_id}/trace")
+
+    def get_trace_html(self, answer_id: str) -> str:
+        """The same as one HTML page, with the heat map."""
+        return self._send("GET", f"/v1/answers/{answer_id}/trace", params={"format": "html"}).text
+
+    def redact_trace(self, answer_id: str) -> dict[str, Any]:
+        """Take texts and tokens out of it for good; what is left."""
+        return self._json("POST", f"/v1/answers/{answer_id}/trace/redact")
+
+    def read_attention(self, answer_id: str) -> Job:
+        """The job that puts `attention` into the trace; needs a full one."""
+        return cast(Job, self._json("POST", f"/v1/answers/{answer_id}/trace/attention"))
+
     # Money
 
     def get_usage(self, *, start: str | None = None, end: str | None = None) -> dict[str, Any]:

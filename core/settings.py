@@ -142,6 +142,12 @@ class AskSettings(BaseModel):
         "auto", description="auto: figures always, tokens and texts where a question asks; full: always."
     )
     trace_redacted: bool = Field(False, description="Keep no text and no token in any trace.")
+    trace_attention_tokens: int = Field(
+        4096, ge=64, description="Longest prompt and answer that attention is read of."
+    )
+    trace_attention_bytes: int = Field(
+        4096 * MIB, ge=0, description="Largest weights that a worker loads for that; 0: none."
+    )
     trace_days: int | None = Field(None, ge=1, description="Drop traces after so long; empty: never.")
 
 

@@ -57,7 +57,7 @@ def parse_counters(exposition: str) -> EngineCounters:
     for name, value in _SAMPLE.findall(exposition):
         sums[name] = sums.get(name, 0.0) + float(value)
 
-    usage = sums.get("vllm:kv_cache_usage_perc")
+    usages = [float(v) for name, v in _SAMPLE.findall(exposition) if name == "vllm:kv_cache_usage_perc"]
     configuration = _CONFIGURATION.search(exposition)
     labels = dict(_LABEL.findall(configuration[1])) if configuration else {}
 
@@ -73,7 +73,7 @@ def parse_counters(exposition: str) -> EngineCounters:
         num_running=total("num_requests_running"),
         num_waiting=total("num_requests_waiting"),
         num_preemptions=total("num_preemptions_total"),
-        kv_cache_usage=usage,
+        kv_cache_usage=max(usages, default=None),
         kv_cache_tokens=_whole(labels.get("kv_cache_size_tokens")),
         block_size=_whole(labels.get("block_size")),
         started_at=float(started[1]) if (started := _STARTED.search(exposition)) else None,

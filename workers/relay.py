@@ -27,6 +27,7 @@ from inference.kv_store.block_store import manifest_names, purge
 from ingest.claims import close_upload
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from ingest.uploads import INGEST_KIND
+from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.job_run import job_cancelled
 from storage.jobs import QUEUES, JobQueue
@@ -122,6 +123,8 @@ class Relay:
                     session, tenant_id, collection_id, max_attempts=self._settings.max_attempts
                 )
             tenants = list_tenant_ids(session)
+            if (days := self._services.settings.ask.trace_days) is not None:
+                forget_traces(session, before=utc_now() - timedelta(days=days))
         for tenant_id in tenants:
             self._remove_unwanted_blobs(tenant_id, before=utc_now() - BLOB_GRACE)
         self._remove_unwanted_context()

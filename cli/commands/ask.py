@@ -112,6 +112,10 @@ def ask(
     validation: Annotated[
         Validation, typer.Option("--validation", help="Who checks an answer of a form.")
     ] = "auto",
+    trace: Annotated[
+        bool | None,
+        typer.Option("--trace/--no-trace", help="Keep texts and tokens for `longleaf trace`."),
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show text as it is written.")] = True,
     quote: Annotated[bool, typer.Option("--quote", help="What it would take and cost; ask nothing.")] = False,
     as_json: JsonOption = False,
@@ -130,6 +134,7 @@ def ask(
         "expansion": expansion,
         "rerank": rerank,
         "unsupported": unsupported,
+        "trace": trace,
         "filter": {"document_ids": document or [], "tags": tag or []},
         "format": format_option(schema=schema, regex=regex, choices=choice, grammar=grammar, date=date),
         "must_include": must_include or [],

@@ -42,6 +42,7 @@ class GenerationRecorder:
     texts: list[str] = field(default_factory=list)
     tokens: list[GeneratedToken] = field(default_factory=list)
     has_begun: bool = False
+    engine_name: str = ""
 
     def add(self, delta: GenerationDelta) -> None:
         if not self.has_begun:
@@ -50,6 +51,7 @@ class GenerationRecorder:
             if self.load_sampler is not None:
                 self.load_sampler.request()
         self.usage = delta.usage
+        self.engine_name = delta.engine or self.engine_name
         self.timings = delta.timings or self.timings
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.stop_reason = delta.stop_reason or self.stop_reason

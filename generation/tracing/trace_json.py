@@ -85,6 +85,7 @@ def _generation_json(recorder: GenerationRecorder, spell: _TokensJson | None) ->
     tokens = spell.written(recorder.tokens, text) if spell else []
     return {
         "purpose": recorder.purpose,
+        "engine_name": recorder.engine_name,
         "prompt": _prompt_json(recorder, spell),
         "sampling": _sampling_json(request.sampling),
         "constraint": None if request.constraint is None else asdict(request.constraint),

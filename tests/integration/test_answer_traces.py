@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.clock import utc_now
-from core.errors import EngineUnavailable, LeaseLost
-from core.ids import AnswerId
+from core.errors import Conflict, EngineUnavailable, LeaseLost
+from core.ids import AnswerId, JobId
 from generation.tracing import Tracer
+from generation.tracing.attention_pipeline import AttentionPipeline
+from generation.tracing.attention_requests import request_attention
+from generation.tracing.redaction import redact
+from inference.attention import Attention
 from storage.answer_traces import AnswerTraceRepository, forget_traces
 from storage.database import Database
 from storage.job_run import JobRun
@@ -149,3 +155,66 @@ def test_old_traces_are_forgotten_and_their_answers_stay(house: House) -> None:
         assert forget_traces(session, before=utc_now() - timedelta(days=1)) == 0
         assert forget_traces(session, before=utc_now() + timedelta(seconds=1)) == 1
     assert house.answer(answer_id).outcome == "answered"
+
+
+class EvenReader:
+    """Every token looks at all of the prompt's parts alike, and gives nothing to the answer."""
+
+    max_tokens = 10_000
+
+    def __init__(self, *, num_read: int | None = None) -> None:
+        self._num_read = num_read
+        self.prompt: Sequence[int] = ()
+
+    def read(
+        self,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        *,
+        segment_ends: Sequence[int],
+        checkpoint: Callable[[], None],
+    ) -> Attention:
+        checkpoint()
+        self.prompt = prompt
+        num_tokens = len(answer) if self._num_read is None else self._num_read
+        weights = np.full((num_tokens, len(segment_ends)), 1 / len(segment_ends), np.float32)
+        return Attention(weights, np.zeros(num_tokens, np.float32), 0.1)
+
+
+def run_attention(house: House, answer_id: AnswerId, reader: EvenReader) -> None:
+    with house.database.write() as session:
+        job = request_attention(session, house.principal, answer_id, max_attempts=3)
+        job_id = JobId(job.id)
+    AttentionPipeline(house.database, reader).run(house.claim(job_id))
+
+
+def test_attention_is_put_into_the_trace_by_sentence_and_passage(house: House) -> None:
+    house.generator.text = "Neptune has fourteen known moons. Triton is the largest of them."
+    answer_id = answered(house, mode="abstractive", trace=True)
+    reader = EvenReader()
+    run_attention(house, answer_id, reader)
+    trace = trace_of(house, answer_id)
+    assert list(reader.prompt) == list(house.generator.requests[-1].prompt_token_ids)
+    found = trace["attention"]
+    assert [row["start"] for row in found["sentences"]] == [0, 34]
+    assert sum(found["sentences"][0]["shares"]) == pytest.approx(1, abs=1e-3)
+    assert len(found["by_token"]) == len(trace["generations"][0]["tokens"])
+    assert not found["is_cut"]
+
+
+def test_attention_of_an_answer_read_in_part_says_so(house: House) -> None:
+    house.generator.text = "Neptune has fourteen known moons. Triton is the largest of them."
+    answer_id = answered(house, mode="abstractive", trace=True)
+    run_attention(house, answer_id, EvenReader(num_read=10))
+    found = trace_of(house, answer_id)["attention"]
+    assert (found["num_tokens"], found["is_cut"], len(found["sentences"])) == (10, True, 1)
+
+
+def test_attention_of_a_trace_redacted_meanwhile_is_a_conflict(house: House) -> None:
+    answer_id = answered(house, mode="abstractive", trace=True)
+    with house.database.write() as session:
+        job_id = JobId(request_attention(session, house.principal, answer_id, max_attempts=3).id)
+        row = AnswerTraceRepository(session, house.principal.tenant_id).get(answer_id)
+        row.trace, row.redacted_at = redact(row.trace), utc_now()
+    with pytest.raises(Conflict):
+        AttentionPipeline(house.database, EvenReader()).run(house.claim(job_id))

@@ -20,6 +20,7 @@ from core.errors import EmptyInput, InvalidInput
 from core.settings import load_settings
 from embedded.components import PACKAGE_ROOT
 from embedded.home import make_home, prepare_database
+from tests.trace_samples import ATTENTION, full_trace
 
 COLLECTION = {"id": "col_1", "name": "合同", "created_at": "2026-11-30T00:00:00Z", "num_documents": 2}
 CITATION = {
@@ -461,8 +462,7 @@ def test_a_key_cannot_outlive_the_calendar(cli: Cli) -> None:
     assert "--expires-in-days" in result.stderr
 
 
-def test_the_models_in_use_are_listed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LONGLEAF_MODEL_CACHE", raising=False)  # where models may well be prepared
+def test_the_models_in_use_are_listed(cli: Cli) -> None:
     items = json.loads(cli("models", "list", "--json", remote=False).stdout)["items"]
     in_use = {item["role"]: item["name"] for item in items if item["in_use"]}
     assert in_use == {"embedder": "multilingual-e5-small", "generator": "smollm2-135m-instruct"}
@@ -493,3 +493,49 @@ def test_nothing_to_upload_is_an_error(tmp_path: Path) -> None:
         collect_files([tmp_path])
     with pytest.raises(InvalidInput, match="does not exist"):
         collect_files([tmp_path / "nothing"])
+
+
+def with_trace(cli: Cli, trace: dict[str, Any]) -> None:
+    cli.routes["GET", "/v1/answers/ans_1"] = ANSWER
+    cli.routes["GET", "/v1/answers/ans_1/trace"] = trace
+
+
+def test_a_trace_is_shown_with_its_cache_its_certainty_and_its_tokens(cli: Cli) -> None:
+    with_trace(cli, full_trace())
+    shown = cli("trace", "ans_1", "--tokens").stdout
+    assert "60 prompt tokens, 32 cached; 12 written, ended by stop" in shown
+    assert "perplexity 1.19" in shown
+    assert "<0xE5><0x85>" in shown
+    assert json.loads(cli("trace", "ans_1", "--json").stdout)["detail"] == "full"
+
+
+def test_attention_is_waited_for_and_its_failure_told(cli: Cli) -> None:
+    with_trace(cli, full_trace(attention=ATTENTION))
+    cli.routes["POST", "/v1/answers/ans_1/trace/attention"] = JOB
+    cli.routes["GET", "/v1/jobs/job_1"] = JOB
+    assert "attention among passages" in cli("trace", "ans_1", "--attention").stdout
+    error = {"code": "too_long", "detail": "The prompt has 9,000 tokens."}
+    cli.routes["GET", "/v1/jobs/job_1"] = JOB | {"status": "failed", "error": error}
+    result = cli("trace", "ans_1", "--attention")
+    assert result.exit_code == 1
+    assert "9,000 tokens" in result.output
+
+
+def test_doctor_looks_at_an_answer_from_afar_and_ends_with_1_if_something_is_wrong(cli: Cli) -> None:
+    with_trace(cli, full_trace())
+    result = cli("doctor", "answer", "ans_1")
+    assert result.exit_code == 0
+    assert "✓ stop: it ended by itself after 12 tokens." in result.stdout
+    with_trace(cli, full_trace(finish_reason="length"))
+    result = cli("doctor", "answer", "ans_1", "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["num_wrong"] == 1
+    (wrong,) = [check for check in document["checks"] if check["verdict"] == "wrong"]
+    assert (wrong["subject"], wrong["remedy"]) == ("stop", "Raise `max_tokens`.")
+
+
+def test_a_question_can_ask_for_its_trace(cli: Cli) -> None:
+    cli.routes["POST", "/v1/collections/col_1/questions"] = ANSWER
+    cli("ask", "租期多久？", "--collection", COLLECTION["name"], "--trace", "--json")
+    assert json.loads(cli.sent)["trace"] is True
