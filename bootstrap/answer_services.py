@@ -11,7 +11,7 @@ from generation.conversations import ConversationHistory
 from generation.leading import Leads
 from generation.material import MaterialPlanner
 from generation.pipeline import AnswerPipeline
-from generation.tracing import Tracer
+from generation.tracing.tracer import Tracer
 from generation.understanding import QuestionReader
 from inference.engine_load import EngineLoadSampler
 from inference.protocols import ChatTokenizer, Embedder, Generator, Reranker

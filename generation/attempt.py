@@ -10,7 +10,7 @@ from accounting.stages import Stage
 from core.ids import TenantId
 from generation.asked_question import Question
 from generation.consumption import Consumption
-from generation.tracing import TraceRecorder
+from generation.tracing.recorder import TraceRecorder
 from retrieval.sentence_vectors import SentenceVectors
 from storage.job_run import JobRun
 

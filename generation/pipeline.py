@@ -38,7 +38,7 @@ from generation.instructions import instructions_for
 from generation.leading import LeaderFirst, Leads
 from generation.material import MaterialPlanner
 from generation.sampling import given_controls
-from generation.tracing import Tracer
+from generation.tracing.tracer import Tracer
 from generation.understanding import QuestionReader, Understood
 from generation.writer import AnswerWriter
 from inference.protocols import ChatTokenizer, Embedder, Generator

@@ -15,10 +15,10 @@ import pytest
 from core.clock import utc_now
 from core.errors import Conflict, EngineUnavailable, LeaseLost
 from core.ids import AnswerId, JobId
-from generation.tracing import Tracer
 from generation.tracing.attention_pipeline import AttentionPipeline
 from generation.tracing.attention_requests import request_attention
 from generation.tracing.redaction import redact
+from generation.tracing.tracer import Tracer
 from inference.attention import Attention
 from storage.answer_traces import AnswerTraceRepository, forget_traces
 from storage.database import Database
