@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli.output import format_money, format_pages, format_seconds
 from client import Answer, AskEvent, Delta, Done, LongleafClient, Restarted
+from client.records import Samples
 
 _EXCERPT = 160
 _MAX_NEAREST = 3
@@ -57,6 +58,8 @@ def print_sources(answer: Answer, client: LongleafClient, console: Console) -> N
         gone = " (withdrawn since)" if citation["withdrawn"] else ""
         _print_hanging(console, f"  [{citation['number']}] ", f"“{_one_line(citation['quote'])}”")
         _print_hanging(console, "      ", f"{where}{gone}", style="cyan")
+    if (samples := answer.get("samples")) is not None:
+        _print_samples(samples, console)
     for warning in answer["warnings"]:
         _print_hanging(console, "  ! ", _one_line(warning), style="yellow")
     if answer["outcome"] == "refused" and answer["passages"]:
@@ -67,6 +70,20 @@ def print_sources(answer: Answer, client: LongleafClient, console: Console) -> N
             )
             where = _where(passage["document_name"], passage["first_page"], passage["last_page"])
             _print_hanging(console, "    – ", f"{where}: {_excerpt(text)}", style="dim")
+
+
+def _print_samples(samples: Samples, console: Console) -> None:
+    """How far they agree, then one of each group with what its samples cost."""
+    share = f"{len(samples['clusters'][0])} of {len(samples['items'])}"
+    _print_hanging(console, "  ~ ", f"{share} samples say this.", style="bold")
+    for cluster in samples["clusters"][1:]:
+        others = [samples["items"][index] for index in cluster]
+        _print_hanging(console, "    – ", f"{len(others)}: {_excerpt(others[0]['text'])}", style="dim")
+    costs = ", ".join(
+        f"{item['usage']['completion_tokens']} tokens for {format_money(**item['cost'])}"
+        for item in samples["items"]
+    )
+    _print_hanging(console, "    ", f"Each: {costs}", style="dim")
 
 
 def describe_work(answer: Answer) -> str:

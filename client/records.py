@@ -170,6 +170,26 @@ class Cost(TypedDict):
     currency: str
 
 
+class Sample(TypedDict):
+    """One of several answers drawn; those of one `cluster` say the same."""
+
+    text: str
+    finish_reason: str
+    seed: int | None
+    cluster: int
+    usage: Usage
+    cost: Cost
+
+
+class Samples(TypedDict):
+    """`agreement` is the share of samples that say what the answer does, which is `items[chosen]`."""
+
+    agreement: float
+    chosen: int
+    clusters: list[list[int]]
+    items: list[Sample]
+
+
 class Answer(TypedDict):
     id: str
     job_id: str
@@ -185,6 +205,7 @@ class Answer(TypedDict):
     statements: list[Statement]
     short_answer: ShortAnswer | None
     steps: dict[str, Any]
+    samples: Samples | None
     citations: list[Citation]
     passages: list[Passage]
     warnings: list[str]

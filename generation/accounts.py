@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import structlog
 
 from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
+from accounting.money import cost_of, format_amount
 from core.usage import ModelUse, TokenUsage
 from generation.asked_question import Question
 from generation.consumption import Consumption
@@ -16,6 +18,7 @@ from inference.protocols import Generator
 from storage.database import Database
 from storage.events import EventBus
 from storage.jobs import ClaimedJob
+from storage.models import LedgerEntry
 
 log = structlog.get_logger()
 
@@ -73,6 +76,30 @@ class AnswerAccounts:
         lost = Consumption(usage=TokenUsage(**last["usage"]))
         self.record_burned(job, self.lines(job, question, last["attempt"], lost))
         log.info("answer.lost_attempt_settled", answer_id=question.answer_id, attempt=last["attempt"])
+
+
+def priced_samples(samples: Mapping[str, Any], entries: Sequence[LedgerEntry]) -> dict[str, Any]:
+    """`samples` with what each cost, at the prices that its answer's entries have.
+
+    Together they cost what the entries of prefill and decode do.
+    """
+    prices = {
+        entry.stage: entry.price_per_million for entry in entries if entry.stage == entry.price_stage
+    }  # of the answer's own tokens: a small model's are another stage's
+
+    def cost(item: Mapping[str, Any]) -> Decimal:
+        counts = {
+            Stage.PREFILL_UNCACHED: item["prompt_tokens"] - item["cached_tokens"],
+            Stage.PREFILL_CACHED: item["cached_tokens"],
+            Stage.DECODE: item["completion_tokens"],
+        }
+        costs = (cost_of(count, prices[stage.value]) for stage, count in counts.items() if count)
+        return sum(costs, Decimal(0))
+
+    if not samples:
+        return {}
+    items = [{**item, "cost": format_amount(cost(item))} for item in samples["items"]]
+    return {**samples, "items": items}
 
 
 def _summed(uses: Iterable[tuple[Stage, ModelUse]]) -> list[tuple[Stage, ModelUse]]:

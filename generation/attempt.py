@@ -17,7 +17,8 @@ from storage.job_run import JobRun
 
 @dataclass(slots=True)
 class Attempt:
-    """`steps` becomes `Answer.steps`: how the passages came about, a key for each step."""
+    """`steps` becomes `Answer.steps`: how the passages came about, a key for each step. `samples`
+    becomes `Answer.samples`, where several were asked for."""
 
     run: JobRun
     question: Question
@@ -26,6 +27,7 @@ class Attempt:
     consumption: Consumption = field(default_factory=Consumption)
     steps: dict[str, Any] = field(default_factory=dict)
     trace: TraceRecorder = field(default_factory=TraceRecorder)
+    samples: dict[str, Any] = field(default_factory=dict)
 
     @property
     def tenant_id(self) -> TenantId:

@@ -20,7 +20,7 @@ from core.clock import utc_now
 from core.errors import LongleafError, TooLong
 from core.settings import AskSettings
 from core.usage import ModelUse
-from generation.accounts import AnswerAccounts
+from generation.accounts import AnswerAccounts, priced_samples
 from generation.answer_draft import (
     Draft,
     PlacedStatement,
@@ -268,6 +268,7 @@ class AnswerPipeline:
                 citations=[citation.as_json() for citation in citations],
                 passages=[passage_json(passage) for passage in search.passages],
                 steps=attempt.steps,
+                samples=priced_samples(attempt.samples, entries),
                 warnings=warnings,
                 finish_reason=draft.finish_reason,
                 model=draft.model or None,

@@ -17,12 +17,13 @@ from generation.answer_json import usage_json
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
 from generation.constrained_writer import ConstrainedWriter, LaidOut
-from generation.instructions import REFUSALS, Instructions, instructions_for
+from generation.instructions import Instructions, instructions_for
 from generation.kept_context import kept_text
 from generation.leading import LeaderFirst
 from generation.material import Excerpt, MaterialPlanner
 from generation.prompt import Prompt, build_prompt
 from generation.quoted import parse_quoted, quoted_statements
+from generation.sampled_writer import SampledWriter, is_refusal
 from generation.sampling import sampling_json
 from generation.segments import PromptPassage
 from inference.kv_store.kept_text import KeptText
@@ -67,6 +68,7 @@ class AnswerWriter:
             small_model=small_model,
             is_brief=is_brief,
         )
+        self._sampled = SampledWriter(events=events, generator=generator, leaders=leaders)
         self._settings = settings
         self._events = events
         self._generator = generator
@@ -122,14 +124,19 @@ class AnswerWriter:
             )
         laid_out = lay_out()
         prompt, included = laid_out.prompt, laid_out.passages
-        text, finish_reason = self._generate(attempt, prompt, kept_text(prompt, excerpts))
+        kept = kept_text(prompt, excerpts)
+        if question.num_samples > 1:
+            request = self._request(attempt, prompt, kept)
+            text, finish_reason = self._sampled.write(attempt, prompt, request, standalone, included)
+        else:
+            text, finish_reason = self._generate(attempt, prompt, kept)
         written = self._attribute(attempt, text, standalone, included)
         attempt.charge_vectors(Stage.EXTRACT)
         model = self._generator.info().model
-        is_refusal = _is_refusal(written.answer)
-        if is_refusal or not any(statement.quotes for statement in written.statements):
+        refused = is_refusal(written.answer)
+        if refused or not any(statement.quotes for statement in written.statements):
             # What nothing supports is told apart from the answer, as a warning.
-            plain = "" if is_refusal else strip_marks(text)
+            plain = "" if refused else strip_marks(text)
             unfounded = (f"The model wrote, without support: {plain}",) if plain else ()
             return Draft(
                 mode=attempt.question.mode,
@@ -221,6 +228,25 @@ class AnswerWriter:
         attempt.note("context", {"prompt_tokens": prompt.num_tokens, "dropped": dropped})
         return prompt
 
+    def _request(
+        self,
+        attempt: Attempt,
+        prompt: Prompt,
+        kept: KeptText | None,
+        constraint: OutputConstraint | None = None,
+    ) -> GenerationRequest:
+        if kept is not None:
+            attempt.note("context", {"kept_tokens": kept.num_tokens})
+        return GenerationRequest(
+            prompt_token_ids=prompt.token_ids,
+            sampling=attempt.question.sampling,
+            cache_salt=attempt.tenant_id,
+            request_id=f"{attempt.run.job.id}-{attempt.run.job.attempt}",
+            num_logprobs=attempt.trace.num_logprobs,
+            kept=kept,
+            constraint=constraint,
+        )
+
     def _generate(
         self,
         attempt: Attempt,
@@ -231,31 +257,21 @@ class AnswerWriter:
         """The generated text and why it ended; each delta is published with its cumulative usage."""
         job, consumption = attempt.run.job, attempt.consumption
         before = consumption.usage
-        request = GenerationRequest(
-            prompt_token_ids=prompt.token_ids,
-            sampling=attempt.question.sampling,
-            cache_salt=job.tenant_id,
-            request_id=f"{job.id}-{job.attempt}",
-            num_logprobs=attempt.trace.num_logprobs,
-            kept=kept,
-            constraint=constraint,
-        )
+        request = self._request(attempt, prompt, kept, constraint)
         traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
-        if kept is not None:
-            attempt.note("context", {"kept_tokens": kept.num_tokens})
         text, finish_reason = "", ""
         with (
             self._leaders.lead(attempt, prompt, engine=self._generator.info()) as lead,
             self._generator.stream(request) as deltas,
         ):
             for delta in deltas:
-                lead.first_token()
                 if delta.engine:
                     attempt.note("engine", {"name": delta.engine})
                 consumption.usage = before + delta.usage
                 traced.add(delta)
                 attempt.run.checkpoint()
                 if delta.text or delta.usage.completion_tokens:
+                    lead.first_token()
                     consumption.first_token_at = consumption.first_token_at or time.monotonic()
                 text += delta.text
                 finish_reason = delta.finish_reason or finish_reason
@@ -268,6 +284,10 @@ class AnswerWriter:
 
     def _warnings(self, attempt: Attempt, prompt: Prompt, finish_reason: str) -> list[str]:
         warnings = [f"Passage {dropped.id} was left out: {dropped.reason}." for dropped in prompt.dropped]
+        if attempt.samples and 2 * len(attempt.samples["clusters"][0]) <= attempt.question.num_samples:
+            warnings.append(
+                f"Only {len(attempt.samples['clusters'][0])} of {attempt.question.num_samples} samples say this."
+            )
         if finish_reason == "length":
             warnings.append(f"The answer was cut at max_tokens={attempt.question.sampling.max_tokens}.")
         if finish_reason == "repetition":
@@ -279,8 +299,3 @@ def _header(passage: Passage) -> str:
     """Document and place; the headings help a small model as much as they help the reader."""
     place = " > ".join(passage.headings)
     return f"{passage.document_name}, p. {passage.first_page}" + (f", {place}" if place else "")
-
-
-def _is_refusal(text: str) -> bool:
-    plain = strip_marks(text)
-    return any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)

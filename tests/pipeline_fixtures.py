@@ -72,9 +72,11 @@ class ScriptedGenerator:
     """Says what it is told, a word a delta; `fail_after` deltas it raises `failure`.
 
     `replies` are said first, one a request, then `text`.
+    `texts` are what it says to requests whose id ends so, instead of `text`.
     """
 
     text: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
     failure: Exception | None = None
     fail_after: int = 0
     replies: list[str] = field(default_factory=list)
@@ -104,7 +106,8 @@ class ScriptedGenerator:
         yield self._deltas(request)
 
     def _deltas(self, request: GenerationRequest) -> Iterator[GenerationDelta]:
-        text = self.replies.pop(0) if self.replies else self.text
+        own = (text for end, text in self.texts.items() if request.request_id.endswith(end))
+        text = self.replies.pop(0) if self.replies else next(own, self.text)
         words = [f"{word} " for word in text.split()]
         for i, word in enumerate(words):
             if self.failure is not None and i == self.fail_after:

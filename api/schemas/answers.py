@@ -103,6 +103,26 @@ class Cost(View):
     currency: str = Field(description="ISO 4217.")
 
 
+class Sample(View):
+    """One of several answers that were drawn."""
+
+    text: str = Field(description="As the model wrote it.")
+    finish_reason: str = Field(description="Why it ended: `stop`, `length`, …")
+    seed: int | None = Field(description="What it was drawn with, where a seed was given.")
+    cluster: int = Field(description="Its group in `clusters`, from 0; those of one group say the same.")
+    usage: Usage = Field(description="Its own tokens.")
+    cost: Cost = Field(description="Its own cost; all together are the answer's prefill and decode.")
+
+
+class Samples(View):
+    """What was drawn for `n`, and how far it agrees; the answer is what most of them say."""
+
+    agreement: float = Field(description="Share of the samples that say what the answer says.")
+    chosen: int = Field(description="Index of the sample that became the answer.")
+    clusters: list[list[int]] = Field(description="Indices of samples that say the same; largest first.")
+    items: list[Sample] = Field(description="The samples, as they were drawn.")
+
+
 class Answer(View):
     """A question and what was answered; `status` is its job's."""
 
@@ -125,11 +145,12 @@ class Answer(View):
     short_answer: ShortAnswer | None = Field(
         description="Extractive answers to questions that a phrase answers; else null."
     )
+    samples: Samples | None = Field(description="Where several were asked for with `n`; else null.")
     citations: list[Citation] = Field(description="By number, which is the order of first appearance.")
     passages: list[Passage] = Field(description="Best first.")
     steps: dict[str, Any] = Field(
         description="How the passages came about: `condense`, `history`, `queries`, `search`, `support`, "
-        "`context`, `extraction`, `quotes`, `validation`, each where it happened."
+        "`sampling`, `context`, `extraction`, `quotes`, `validation`, each where it happened."
     )
     warnings: list[str] = Field(description="Unsupported sentences, passages left out, a cut answer.")
     finish_reason: str | None = Field(description="Why writing ended: `stop`, `length`, …")
@@ -158,6 +179,7 @@ class Answer(View):
             statements=[Statement.model_validate(stored) for stored in row.statements],
             short_answer=None if row.short_answer is None else ShortAnswer.model_validate(row.short_answer),
             steps=row.steps,
+            samples=_samples(row),
             citations=[_citation(stored, withdrawn) for stored in row.citations],
             passages=[Passage.model_validate(stored) for stored in row.passages],
             warnings=row.warnings,
@@ -183,6 +205,27 @@ def _output(row: models.Answer) -> Any:
     if row.outcome != "answered" or form.get("type") != "json_schema":
         return None
     return json.loads(row.text or "null")
+
+
+def _samples(row: models.Answer) -> Samples | None:
+    if not row.samples:
+        return None
+    stored, currency = row.samples, row.currency or ""
+    groups = {index: number for number, cluster in enumerate(stored["clusters"]) for index in cluster}
+    items = [
+        Sample(
+            text=item["text"],
+            finish_reason=item["finish_reason"],
+            seed=item["seed"],
+            cluster=groups[index],
+            usage=Usage.model_validate(item),
+            cost=Cost(amount=item["cost"], currency=currency),
+        )
+        for index, item in enumerate(stored["items"])
+    ]
+    return Samples(
+        agreement=stored["agreement"], chosen=stored["chosen"], clusters=stored["clusters"], items=items
+    )
 
 
 def _citation(stored: dict[str, Any], withdrawn: Set[str]) -> Citation:

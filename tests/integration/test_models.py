@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from core.errors import ModelUnavailable
+from generation.agreement import agreement_of
 from inference.encoders import SentenceTransformerEmbedder, load_embedder
 from inference.manifest import read_manifest
 from inference.packed_e5 import read_packed_e5
@@ -21,6 +22,8 @@ from inference.prepare import is_prepared, packaged_files, prepare_model
 from inference.protocols import Embedder
 from inference.registry import HubSource, ModelSpec, PackagedSource, find_model
 from inference.tokenizers import HuggingFaceTokenizer, load_input_tokenizer
+from retrieval.sentence_vectors import SentenceVectors
+from tests import answer_pairs
 
 E5, MINILM, SMOLLM2 = "multilingual-e5-small", "all-minilm-l6-v2", "smollm2-135m-instruct"
 TEXTS = [
@@ -323,3 +326,13 @@ def test_only_the_encoders_load_torch() -> None:
     )
     script = f"import {modules}, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_answers_in_other_words_agree_and_other_answers_do_not(e5: Embedder) -> None:
+    vectors = SentenceVectors(e5)
+
+    def agree(pair: answer_pairs.AnswerPair) -> bool:
+        return len(agreement_of([pair.one, pair.other], pair.question, vectors=vectors).clusters) == 1
+
+    assert len([pair for pair in answer_pairs.PAIRS if pair.same and not agree(pair)]) <= 6
+    assert len([pair for pair in answer_pairs.PAIRS if not pair.same and agree(pair)]) <= 1

@@ -315,6 +315,21 @@ def test_sampling_goes_with_a_question_and_what_was_applied_is_shown(cli: Cli) -
     assert "preset creative, temperature 0.9, max_tokens 300, stop '。', logit_bias 7=-1" in said
 
 
+def test_samples_are_shown_with_how_far_they_agree_and_what_each_cost(cli: Cli) -> None:
+    usage = {"prompt_tokens": 9, "cached_tokens": 0, "completion_tokens": 4}
+    cost = {"amount": "0.000002", "currency": "USD"}
+    items = [
+        {"text": text, "finish_reason": "stop", "seed": None, "cluster": group, "usage": usage, "cost": cost}
+        for text, group in (("租期为三年", 0), ("两年", 1), ("三年", 0))
+    ]
+    samples = {"agreement": 0.6667, "chosen": 0, "clusters": [[0, 2], [1]], "items": items}
+    cli.routes["POST", "/v1/collections/col_1/questions"] = ANSWER | {"samples": samples}
+    said = " ".join(cli("ask", "?", "-c", "合同", "--no-stream").stdout.split())
+    assert "2 of 3 samples say this." in said
+    assert "– 1: 两年" in said
+    assert "4 tokens for 0.000002 USD, 4 tokens for 0.000002 USD" in said
+
+
 def test_a_bias_that_is_no_pair_is_a_usage_error(cli: Cli) -> None:
     assert cli("ask", "?", "-c", "合同", "--logit-bias", "the").exit_code == 2
 

@@ -1,0 +1,93 @@
+"""Answers drawn several times, of which the one counts that most of them are like."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from core.usage import TokenUsage
+from generation.agreement import agreement_of
+from generation.answer_json import usage_json
+from generation.attempt import Attempt
+from generation.attribution import strip_marks
+from generation.instructions import REFUSALS
+from generation.leading import LeaderFirst
+from generation.prompt import Prompt
+from generation.quoted import parse_quoted
+from generation.samples import draw_samples, sample_requests, samples_json, summed_timings
+from inference.protocols import GenerationRequest, Generator
+from retrieval.passages import Passage
+from storage.events import EventBus
+
+_TELL_SECONDS = 1.0
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the model says, in the words that it was given for that, that it cannot answer."""
+    plain = strip_marks(text)
+    return any(plain.startswith(refusal.rstrip(".。")) for refusal in REFUSALS)
+
+
+class SampledWriter:
+    """Draws `Question.num_samples` answers. One instance serves all threads of a worker."""
+
+    def __init__(self, *, events: EventBus, generator: Generator, leaders: LeaderFirst) -> None:
+        self._events = events
+        self._generator = generator
+        self._leaders = leaders
+
+    def write(
+        self,
+        attempt: Attempt,
+        prompt: Prompt,
+        request: GenerationRequest,
+        question: str,
+        passages: Sequence[Passage],
+    ) -> tuple[str, str]:
+        """What most of several samples say, and why that one ended; all are kept in `attempt.samples`.
+
+        Nothing of their text is published: until all are drawn it is not known which counts.
+
+        Args:
+            request: of one of them; with a seed, the others count up from it.
+            question: as it is to be understood without its conversation.
+            passages: in the order the prompt numbered them.
+        """
+        info = self._generator.info()
+        requests = sample_requests(request, attempt.question.num_samples)
+        traced = [attempt.trace.begin(prompt, each, engine=info) for each in requests]
+        consumption, told_at = attempt.consumption, 0.0
+        with self._leaders.lead(attempt, prompt, engine=info) as lead:
+
+            def on_usage(usage: TokenUsage) -> None:
+                nonlocal told_at
+                consumption.usage = usage
+                if not usage.completion_tokens:
+                    return
+                lead.first_token()
+                if time.monotonic() - told_at >= _TELL_SECONDS:
+                    told_at = time.monotonic()
+                    # Should this worker die, the next one finds here what was burned.
+                    data = {"text": "", "usage": usage_json(usage), "attempt": attempt.run.job.attempt}
+                    self._events.publish(attempt.run.job.id, "delta", data)
+
+            samples = draw_samples(
+                self._generator,
+                requests,
+                on_delta=lambda number, delta: traced[number].add(delta),
+                on_usage=on_usage,
+                checkpoint=attempt.run.checkpoint,
+            )
+        consumption.engine = summed_timings(samples)
+        answers = [_said(attempt, sample.text, passages) for sample in samples]
+        agreement = agreement_of(answers, question, vectors=attempt.vectors)
+        attempt.samples = samples_json(samples, agreement)
+        attempt.trace.answer_generation = len(attempt.trace.generations) - len(samples) + agreement.chosen
+        chosen = samples[agreement.chosen]
+        return chosen.text, chosen.finish_reason
+
+
+def _said(attempt: Attempt, text: str, passages: Sequence[Passage]) -> str:
+    """The answer proper, without marks and quotes; empty for a refusal."""
+    answer = parse_quoted(text, passages).answer if attempt.question.mode == "quoted" else text
+    return "" if is_refusal(answer) else strip_marks(answer)
