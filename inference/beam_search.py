@@ -50,8 +50,8 @@ def check_beams(request: GenerationRequest) -> None:
 
 def beam_body(body: Mapping[str, Any], request: GenerationRequest) -> dict[str, Any]:
     """`body`, of a streamed completion, as a search for the best of several beams."""
-    streamed = ("stream", "stream_options", "repetition_detection")
-    return {name: value for name, value in body.items() if name not in streamed} | {
+    dropped = {"stream", "stream_options", "repetition_detection", "logprobs", "return_token_ids"}
+    return {name: value for name, value in body.items() if name not in dropped} | {
         "use_beam_search": True,
         "n": request.sampling.beam_width,
         "length_penalty": request.sampling.length_penalty,
