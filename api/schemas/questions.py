@@ -122,6 +122,10 @@ class QuestionOptions(SamplingOptions):
                 f"mode is `extractive`, which writes nothing, so {', '.join(given)} can have no effect: "
                 "leave out the one or the other"
             )
+        if self.format is not None or self.must_include:
+            of_a_form = "an answer with `format` or `must_include` is written once and token by token"
+            several = {"n": choice.n or 1, "beam_width": choice.beam_width or 1}
+            wrong += [f"{name} is {value}, but {of_a_form}" for name, value in several.items() if value > 1]
         if wrong:
             raise ValueError("; ".join(wrong))
         return self

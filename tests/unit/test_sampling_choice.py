@@ -130,6 +130,8 @@ def test_parameters_survive_storage() -> None:
         ({"beam_width": 4, "n": 2}, "gives one answer, not n=2"),
         ({"length_penalty": 2}, "length_penalty is 2, but without beam_width"),
         ({"mode": "extractive", "temperature": 0.5, "seed": 1}, "temperature, seed can have no effect"),
+        ({"must_include": ["a"], "n": 3, "preset": "creative"}, "n is 3, but an answer with `format`"),
+        ({"must_include": ["a"], "beam_width": 3}, "beam_width is 3, but an answer with `format`"),
         ({"mode": "extractive", "max_tokens": 10}, "max_tokens can have no effect"),
     ],
 )
