@@ -145,7 +145,7 @@ class Answer(View):
     short_answer: ShortAnswer | None = Field(
         description="Extractive answers to questions that a phrase answers; else null."
     )
-    samples: Samples | None = Field(description="Where several were asked for with `n`; else null.")
+    samples: Samples | None = Field(None, description="Where several were asked for with `n`; else null.")
     citations: list[Citation] = Field(description="By number, which is the order of first appearance.")
     passages: list[Passage] = Field(description="Best first.")
     steps: dict[str, Any] = Field(
