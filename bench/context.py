@@ -1,13 +1,14 @@
 """Whole document or passages: what each costs a series of questions about one document.
 
-The rule (`generation/context.py`) puts a document in whole once as many questions are expected as
-pay for it. Here both ways are asked the same questions, from an empty prefix cache, and the tokens
+The rule (`generation/prefix/static_context.py`) puts a document in whole once its questions have
+paid for a share of it. Here both ways are asked the same questions, from an empty prefix cache, and the tokens
 that the engine really computed say after how many questions the whole document is the cheaper way.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,7 +23,6 @@ from bench.service import running_service
 from client import LongleafClient
 from core.errors import NotFound
 from core.settings import load_settings
-from generation.context import break_even_questions
 from inference.completions_client import CompletionsClient
 
 Way = Literal["whole", "passages"]
@@ -132,6 +132,7 @@ def _ask(
             mode="abstractive",
             context=way,
             extraction="none",
+            prefix_planner=False,
             max_tokens=_MAX_TOKENS,
             filter={"document_ids": [document_id]},
         )
@@ -148,6 +149,18 @@ def _predicted(ways: dict[Way, _Series], share: float) -> float:
     """By the rule, from the lengths alone."""
     whole, passages = (float(np.mean(ways[way].prompt_tokens)) for way in WAYS)
     return break_even_questions(round(whole), round(passages), share)
+
+
+def break_even_questions(whole_tokens: int, passage_tokens: int, cached_share: float) -> float:
+    """With how many questions a document whole costs no more than passages; infinite if with none.
+
+    Whole: `whole_tokens` once, then `cached_share` of them with each further question. Passages:
+    `passage_tokens` with each question.
+    """
+    saved = passage_tokens - cached_share * whole_tokens
+    if saved <= 0:
+        return math.inf
+    return max(1.0, math.ceil(whole_tokens * (1 - cached_share) / saved))
 
 
 def _measured(ways: dict[Way, _Series], share: float) -> float:

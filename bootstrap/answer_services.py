@@ -11,11 +11,13 @@ from generation.conversations import ConversationHistory
 from generation.leading import Leads
 from generation.material import MaterialPlanner
 from generation.pipeline import AnswerPipeline
+from generation.prefix.planner import PrefixPlanner
 from generation.tracing.tracer import Tracer
 from generation.understanding import QuestionReader
 from inference.engine_load import EngineLoadSampler
 from inference.protocols import ChatTokenizer, Embedder, Generator, Reranker
 from inference.small_model import SmallModel
+from inference.tracked_generator import HoldsPrefixes, TrackedGenerator
 from retrieval.extraction import (
     ChoiceExtractor,
     CrossEncoderExtractor,
@@ -59,11 +61,13 @@ def build_answer_pipeline(
     """The pipeline that runs jobs of kind `answer`.
 
     Args:
+        generator: tracked already where the small model uses the same engine.
         cross_encoder: the configured one, if any; without it extraction by `cross_encoder` is refused.
         min_support: a threshold in place of the calibrated one.
         leads: who computes which prefix; without it none waits for another.
         load_sampler: of the generator's engine, for traces.
     """
+    tracked = generator if isinstance(generator, HoldsPrefixes) else TrackedGenerator(generator)
     rule = RuleCondenser()
     condensers: dict[CondensingMethod, QuestionCondenser] = {
         "rule": rule,
@@ -88,12 +92,12 @@ def build_answer_pipeline(
         material=MaterialPlanner(
             database,
             settings,
+            prefix=PrefixPlanner(database, settings, tracked),
             extractors=_extractors(settings, embedder, tokenizer, small_model, cross_encoder),
             default_extraction=defaults.extraction,
             extracted_tokens=settings.extracted_tokens or defaults.extracted_tokens,
-            hot_questions=defaults.hot_questions,
         ),
-        generator=generator,
+        generator=tracked,
         tokenizer=tokenizer,
         is_brief=defaults.is_brief,
         small_model=small_model,

@@ -15,6 +15,7 @@ from inference.prepare import model_path
 from inference.protocols import ChatTokenizer
 from inference.registry import ModelSpec, find_model
 from inference.tokenizers import HuggingFaceTokenizer
+from inference.tracked_generator import TrackedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
     """A client of the engine at the one URL, or a pool of those at several."""
     manifest = read_manifest(folder)
 
-    def connect(url: str, retries: RetryPolicy) -> CompletionsClient:
-        return CompletionsClient(
+    def connect(url: str, retries: RetryPolicy) -> TrackedEngine:
+        client = CompletionsClient(
             url,
             model=spec.name,
             revision=manifest.revision if manifest else endpoint.revision,
@@ -92,6 +93,7 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
             timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
             retries=retries,
         )
+        return TrackedEngine(client)
 
     if len(endpoint.urls) == 1:
         return connect(endpoint.urls[0], RetryPolicy())

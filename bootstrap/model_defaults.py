@@ -17,7 +17,6 @@ class ModelDefaults:
     extraction: str
     condensing: Literal["rule", "model"]
     extracted_tokens: int
-    hot_questions: int
     is_brief: bool
 
     @classmethod
@@ -30,7 +29,6 @@ class ModelDefaults:
                 extraction="embedding",
                 condensing="rule",
                 extracted_tokens=150,
-                hot_questions=0,
                 is_brief=True,
             )
         return cls(
@@ -38,6 +36,5 @@ class ModelDefaults:
             extraction="none",
             condensing="model",
             extracted_tokens=600,
-            hot_questions=3,
             is_brief=False,
         )

@@ -110,12 +110,18 @@ class AskSettings(BaseModel):
     context: Literal["auto", "whole", "passages"] = Field(
         "auto", description="auto: a whole document once enough questions are asked about it."
     )
-    max_whole_tokens: int = Field(6000, ge=64, description="Longest document that is put in whole.")
+    max_whole_tokens: int = Field(
+        6500, ge=64, description="Longest document that is put in whole, and most of its hot sections."
+    )
+    prefix_planner: bool = Field(True, description="Lay passages out so that prompts share prefixes.")
+    static_rent_share: float = Field(
+        0.2, ge=0, le=1, description="A document whose questions cost this share of it stands in front."
+    )
     whole_lookback_seconds: float = Field(
-        3600.0, ge=0, description="Questions of so long ago tell how many more to expect."
+        3600.0, ge=0, description="What a document's questions cost is forgotten so long after the last one."
     )
     cached_token_share: float = Field(
-        0.25, ge=0, le=1, description="What a cached prompt token costs of an uncached one."
+        0.1, ge=0, le=1, description="What a cached prompt token costs of an uncached one."
     )
     condensing: Literal["auto", "none", "rule", "model"] = Field(
         "auto", description="How a conversation's question is made to stand alone; auto: as fits the model."

@@ -36,6 +36,7 @@ class Question:
     expansion: str
     condensing: str
     unsupported: Unsupported
+    prefix_planner: bool
     num_passages: int
     max_context_tokens: int
     sampling: SamplingParameters
@@ -77,6 +78,7 @@ def question_of(answer: Answer, settings: AskSettings, *, default_mode: str) -> 
         expansion=given.expansion,
         condensing=settings.condensing if given.condensing == "auto" else given.condensing,
         unsupported=given.unsupported,
+        prefix_planner=settings.prefix_planner if given.prefix_planner is None else given.prefix_planner,
         num_passages=given.num_passages or settings.num_passages,
         max_context_tokens=given.max_context_tokens or settings.max_context_tokens,
         sampling=sampling_of(given, default_max_tokens=settings.max_answer_tokens),

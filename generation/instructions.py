@@ -23,7 +23,8 @@ SYSTEM = (
 class Instructions:
     """The fixed texts of a prompt and the sentence that refuses.
 
-    `is_numbered`: passages come with numbers to cite and with their document and place.
+    `is_numbered`: passages come with numbers to cite and with their document and place. `ranking` says
+    which of them matter most.
     """
 
     language: Language
@@ -34,6 +35,8 @@ class Instructions:
     history_label: str
     user_label: str
     assistant_label: str
+    ranking: str
+    ranking_separator: str
     system: str = SYSTEM
     passages_label: str = "Passages:\n\n"
     answer_label: str = ""
@@ -59,6 +62,8 @@ _ENGLISH = Instructions(
     history_label="Earlier in this conversation:\n",
     user_label="User: ",
     assistant_label="Assistant: ",
+    ranking="Passages by relevance to the question, most relevant first: {}.\n\n",
+    ranking_separator=", ",
 )
 
 _CHINESE_REFUSAL = "文档中没有这个问题的答案。"
@@ -78,6 +83,8 @@ _CHINESE = Instructions(
     history_label="此前的对话：\n",
     user_label="用户：",
     assistant_label="助手：",
+    ranking="与问题最相关的段落，按相关程度排列：{}。\n\n",
+    ranking_separator="、",
 )
 
 REFUSALS = (_ENGLISH_REFUSAL, _CHINESE_REFUSAL)

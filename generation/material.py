@@ -1,32 +1,30 @@
-"""What a written answer is made from: a document whole, shared passages whole, sentences of the rest."""
+"""What a written answer is made from: whole documents and passages, or sentences of passages."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.stages import Stage
-from core.clock import utc_now
 from core.errors import InvalidInput, NotFound
 from core.ids import DocumentId
 from core.settings import AskSettings
 from generation.answer_json import extraction_json
 from generation.attempt import Attempt
-from generation.context import WholeCandidate, decide_context
-from generation.prompt_passages import passage_id, plan_passages
+from generation.context import WholeCandidate, require_whole
+from generation.prefix.planner import PlannedPassages, PrefixPlanner
+from generation.prompt import PassageLayout
+from generation.prompt_passages import passage_id
 from retrieval.extraction import PassageExtractor
 from retrieval.passages import Passage
 from storage.chunks import ChunkRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
-from storage.recent_answers import RecentAnswer, list_recent_answers
 
-_MAX_RECENT = 50
 _OMISSION = " … "
 
 
@@ -44,13 +42,21 @@ class Excerpt:
         return passage_id(self.passage)
 
 
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Excerpts in the order of the prompt; `ranking` has ids of those that matter, best first, where
+    the order does not say it."""
+
+    excerpts: tuple[Excerpt, ...]
+    ranking: tuple[str, ...] = ()
+
+
 class MaterialPlanner:
     """Chooses between whole documents and passages, and what of passages is kept.
 
     Args:
         extractors: by method. `auto` is `default_extraction`, which may be `none`.
         extracted_tokens: room for the sentences that are kept.
-        hot_questions: as in `plan_passages`.
     """
 
     def __init__(
@@ -58,17 +64,17 @@ class MaterialPlanner:
         database: Database,
         settings: AskSettings,
         *,
+        prefix: PrefixPlanner,
         extractors: Mapping[str, PassageExtractor],
         default_extraction: str,
         extracted_tokens: int,
-        hot_questions: int,
     ) -> None:
         self._database = database
         self._settings = settings
+        self._prefix = prefix
         self._extractors = extractors
         self._default_extraction = default_extraction
         self._extracted_tokens = extracted_tokens
-        self._hot_questions = hot_questions
 
     def plan(
         self,
@@ -76,61 +82,90 @@ class MaterialPlanner:
         question: str,
         passages: Sequence[Passage],
         *,
+        layout: PassageLayout,
         room_tokens: int,
         query_vector: NDArray[np.float32] | None,
-    ) -> list[Excerpt]:
-        """Excerpts in the order of the prompt; notes the steps `context` and `extraction`.
+    ) -> Material:
+        """What the prompt is to hold; notes the steps `context`, `prefix` and `extraction`.
 
         Args:
             question: as it stands alone.
             passages: found for it, best first; at least one.
+            layout: how the prompt begins.
             room_tokens: what the window leaves for them.
 
         Raises:
             InvalidInput, TooLong: the caller asked for a whole document that is not to be had.
         """
+        if attempt.question.context != "passages":
+            whole = self.whole_document(attempt, passages, room_tokens=room_tokens)
+            if whole is not None:
+                return Material((whole,))
         method = self._method(attempt)
-        # What was asked lately decides between whole and passages, and which passages stay whole.
-        is_wanted = attempt.question.context == "auto" or method != "none"
-        recent = self._recent(attempt) if is_wanted else []
-        whole = self.whole_document(attempt, passages, room_tokens=room_tokens, recent=recent)
-        if whole is not None:
-            is_static = self._is_static(attempt, whole.document_id)
-            return [Excerpt(whole, whole.text, is_whole=True, is_static=is_static)]
+        planned = self._planned(attempt, passages, method, layout, room_tokens)
         if method == "none":
-            excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
-        else:
-            excerpts = self._shorten(
-                attempt, question, passages, recent, method=method, query_vector=query_vector
-            )
-        attempt.note("context", {"sent_whole": [excerpt.id for excerpt in excerpts if excerpt.is_whole]})
-        return excerpts
+            if planned is None:
+                return Material(tuple(map(_all_of, passages)))
+            excerpts = tuple(_all_of(piece.passage) for piece in planned.pieces)
+            return Material(excerpts, tuple(passage_id(piece.passage) for piece in planned.ranking))
+        static = planned.pieces[: planned.num_static] if planned is not None else ()
+        held = {piece.document_id for piece in static}
+        front = tuple(_all_of(piece.passage) for piece in static)
+        tail = [passage for passage in passages if passage.document_id not in held]
+        return Material(front + self._shorten(attempt, question, tail, method, query_vector, front))
 
     def whole_document(
+        self, attempt: Attempt, passages: Sequence[Passage], *, room_tokens: int
+    ) -> Excerpt | None:
+        """The document that goes in whole because it was asked for, or is marked static and fits.
+
+        None where there is none, or it was deleted since. Notes the step `context`.
+
+        Raises:
+            InvalidInput, TooLong: it was asked for, and is not to be had.
+        """
+        candidate, reason = self._candidate(attempt, passages), "asked for"
+        if attempt.question.context == "whole":
+            candidate = require_whole(candidate, room_tokens=room_tokens)
+        elif candidate is None or not candidate.is_static or candidate.num_tokens > room_tokens:
+            return None
+        else:
+            reason = "a static document, and it fits"
+        attempt.note("context", {"context": "whole", "document_id": candidate.document_id, "reason": reason})
+        whole = self._read_whole(attempt, candidate, passages)
+        if whole is None:
+            return None
+        return Excerpt(whole, whole.text, is_whole=True, is_static=candidate.is_static)
+
+    def _planned(
         self,
         attempt: Attempt,
         passages: Sequence[Passage],
-        *,
+        method: str,
+        layout: PassageLayout,
         room_tokens: int,
-        recent: Sequence[RecentAnswer] = (),
-    ) -> Passage | None:
-        """The document to use whole, as a passage; None for passages. Notes the step `context`.
-
-        `recent` answers matter where `context` is `auto` only.
-        """
-        question = attempt.question
-        is_possible = question.context != "passages"
-        candidate = self._candidate(attempt, passages, recent) if is_possible else None
-        decision = decide_context(
-            question.context,
-            candidate,
-            passage_tokens=self._passage_tokens(attempt, passages),
-            room_tokens=room_tokens,
-            max_whole_tokens=self._settings.max_whole_tokens,
-            cached_token_share=self._settings.cached_token_share,
+    ) -> PlannedPassages | None:
+        """The prefix planner's layout; None where it is switched off. Notes the step `context`."""
+        planned = None
+        if attempt.question.prefix_planner:
+            found = sum(passage.num_generator_tokens for passage in passages)
+            planned = self._prefix.plan(
+                attempt,
+                passages,
+                layout=layout,
+                room_tokens=room_tokens,
+                max_owed_tokens=None if method == "none" else min(found, self._extracted_tokens),
+            )
+        whole = next((piece for piece in planned.pieces if piece.is_whole), None) if planned else None
+        attempt.note(
+            "context",
+            {
+                "context": "passages" if whole is None else "whole",
+                "document_id": None if whole is None else whole.document_id,
+                "reason": attempt.steps.get("prefix", {}).get("reason", "as found"),
+            },
         )
-        attempt.note("context", decision.as_json())
-        return None if decision.whole is None else self._read_whole(attempt, decision.whole, passages)
+        return planned
 
     def extractor(self, method: str) -> PassageExtractor:
         """The extractor of that name.
@@ -150,29 +185,7 @@ class MaterialPlanner:
         method = attempt.question.extraction
         return self._default_extraction if method == "auto" else method
 
-    def _passage_tokens(self, attempt: Attempt, passages: Sequence[Passage]) -> int:
-        """What passages take of a prompt: all that was found, or the room of what is kept of it."""
-        found = min(attempt.question.max_context_tokens, sum(p.num_generator_tokens for p in passages))
-        return found if self._method(attempt) == "none" else min(found, self._extracted_tokens)
-
-    def _recent(self, attempt: Attempt) -> list[RecentAnswer]:
-        since = utc_now() - timedelta(seconds=self._settings.whole_lookback_seconds)
-        with self._database.read() as session:
-            found = list_recent_answers(
-                session,
-                attempt.tenant_id,
-                attempt.question.collection_id,
-                since=since,
-                limit=_MAX_RECENT,
-                excluding=attempt.question.answer_id,
-            )
-        # The conversation's own prompts first: their passages are to stay where they are.
-        own = attempt.question.conversation_id
-        return sorted(found, key=lambda answer: own is None or answer.conversation_id != own)
-
-    def _candidate(
-        self, attempt: Attempt, passages: Sequence[Passage], recent: Sequence[RecentAnswer]
-    ) -> WholeCandidate | None:
+    def _candidate(self, attempt: Attempt, passages: Sequence[Passage]) -> WholeCandidate | None:
         document_id = _document_meant(attempt.question.filter.document_ids, passages)
         if document_id is None:
             return None
@@ -183,17 +196,7 @@ class MaterialPlanner:
                 name, is_static = document.name, document.is_static
         except NotFound:
             return None  # deleted since it was found
-        num_recent = sum(
-            bool(answer.passages) and answer.passages[0]["document_id"] == document_id for answer in recent
-        )
-        return WholeCandidate(document_id, name, num_tokens, num_recent, is_static)
-
-    def _is_static(self, attempt: Attempt, document_id: DocumentId) -> bool:
-        with self._database.read() as session:
-            try:
-                return DocumentRepository(session, attempt.tenant_id).get(document_id).is_static
-            except NotFound:
-                return False  # deleted since it was found
+        return WholeCandidate(document_id, name, num_tokens, is_static)
 
     def _read_whole(
         self, attempt: Attempt, whole: WholeCandidate, passages: Sequence[Passage]
@@ -225,24 +228,16 @@ class MaterialPlanner:
         attempt: Attempt,
         question: str,
         passages: Sequence[Passage],
-        recent: Sequence[RecentAnswer],
-        *,
         method: str,
         query_vector: NDArray[np.float32] | None,
-    ) -> list[Excerpt]:
-        plan = plan_passages(
-            passages,
-            sent_whole=[answer.steps.get("context", {}).get("sent_whole", []) for answer in recent],
-            found_before=[[_stored_id(passage) for passage in answer.passages] for answer in recent],
-            hot_questions=self._hot_questions,
-            max_whole_tokens=max(0, attempt.question.max_context_tokens - self._extracted_tokens),
-        )
-        excerpts = [Excerpt(passage, passage.text, is_whole=True) for passage in plan.whole]
-        if not plan.tail:
-            return excerpts
+        front: Sequence[Excerpt],
+    ) -> tuple[Excerpt, ...]:
+        """Sentences of the passages, those of each in the order of its rank."""
+        if not passages:
+            return ()
         extraction = self.extractor(method).extract(
             question,
-            plan.tail,
+            passages,
             max_tokens=min(self._extracted_tokens, attempt.question.max_context_tokens),
             vectors=attempt.vectors,
             query_vector=query_vector,
@@ -254,12 +249,16 @@ class MaterialPlanner:
         kept: defaultdict[int, list[str]] = defaultdict(list)
         for span in extraction.spans:
             kept[span.passage_index].append(span.text)
-        if not kept and not excerpts:  # not one sentence fits its room: better too much than nothing
-            return [Excerpt(passage, passage.text, is_whole=True) for passage in passages]
-        # Passages keep the order of their rank; of those that no sentence was kept of nothing is sent.
-        return excerpts + [
-            Excerpt(plan.tail[index], _OMISSION.join(kept[index]), is_whole=False) for index in sorted(kept)
-        ]
+        if not kept and not front:  # not one sentence fits its room: better too much than nothing
+            return tuple(map(_all_of, passages))
+        # Of passages that no sentence was kept of nothing is sent.
+        return tuple(
+            Excerpt(passages[index], _OMISSION.join(kept[index]), is_whole=False) for index in sorted(kept)
+        )
+
+
+def _all_of(passage: Passage) -> Excerpt:
+    return Excerpt(passage, passage.text, is_whole=True)
 
 
 def _document_meant(filtered: Sequence[DocumentId], passages: Sequence[Passage]) -> DocumentId | None:
@@ -269,7 +268,3 @@ def _document_meant(filtered: Sequence[DocumentId], passages: Sequence[Passage])
     if len(filtered) == 1:
         return best
     return best if 2 * sum(passage.document_id == best for passage in passages) >= len(passages) else None
-
-
-def _stored_id(passage: Mapping[str, object]) -> str:
-    return f"{passage['document_id']}:{passage['start']}-{passage['end']}"

@@ -210,7 +210,7 @@ class AnswerPipeline:
             whole = self._material.whole_document(
                 attempt, passages, room_tokens=self._settings.max_whole_tokens
             )
-            passages = passages if whole is None else (whole,)
+            passages = passages if whole is None else (whole.passage,)
         method = attempt.question.extraction
         extractor = self._material.extractor("embedding" if method in ("auto", "none") else method)
         extraction = extractor.extract(

@@ -1,6 +1,6 @@
 """Lays a prompt out in token ids so that the engine's prefix cache can reuse it.
 
-    [head][system][middle] [context] [1][passage] [2][passage] … [history] [task and question] [tail]
+    [head][system][middle] [context] [1][passage] [2][passage] … [history] [ranking] [task and question] [tail]
 
 The bracketed numbers are segments of their own, a few tokens each. A passage's number follows its
 place in the prompt, so two prompts with the same passages in the same order share all of them; the
@@ -10,7 +10,7 @@ before what does not: the question's language shows from the history on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.errors import TooLong
@@ -27,6 +27,30 @@ from inference.protocols import ChatFrame, Tokenizer
 from retrieval.history.turns import Turn
 
 _HISTORY_SHARE = 4  # earlier turns get at most one quarter of what the fixed parts leave
+
+
+class PassageLayout:
+    """The token ids of a prompt from its beginning to the end of its passages, part by part."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, frame: ChatFrame, instructions: Instructions, *, context: str = ""
+    ) -> None:
+        self._tokenizer = tokenizer
+        self.is_numbered = instructions.is_numbered
+        self.opening = _opening(tokenizer, frame, instructions, context)
+
+    @property
+    def opening_ids(self) -> tuple[int, ...]:
+        """What stands in front of the first passage."""
+        return tuple(token for segment in self.opening for token in segment.token_ids)
+
+    def marker(self, number: int) -> tuple[int, ...]:
+        """What stands in front of the passage cited by that number."""
+        return _marker(self._tokenizer, number) if self.is_numbered else ()
+
+    def passage_ids(self, passage: PromptPassage) -> tuple[int, ...]:
+        """The passage itself, the same at any place."""
+        return passage_segment(self._tokenizer, passage).token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +84,34 @@ def build_prompt(
     history: Sequence[Turn] = (),
     max_history_tokens: int | None = None,
     max_passage_tokens: int | None = None,
+    ranking: Sequence[str] = (),
 ) -> Prompt:
     """Put a prompt together that is no longer than `max_prompt_tokens`.
 
     Args:
         frame: the chat template with a system part (`chat_frame(has_system=True)`).
-        passages: best first, which is also the order they get; whole ones only (see `pack_passages`).
+        passages: in the order they get; whole ones only (see `pack_passages`).
         max_prompt_tokens: the model's window less the room for the answer.
         context: what is known of the collection or document beforehand.
         summary: what was said before `history`.
         history: oldest first; the newest turns that fit are kept.
         max_history_tokens: room for them, where less than a quarter of what is left.
         max_passage_tokens: room for passages, where less than what is left.
+        ranking: ids of passages, best first, to be told by number in front of the question, where the
+            order does not say it.
 
     Raises:
         TooLong: question and fixed parts alone exceed `max_prompt_tokens`.
     """
-    before = _opening(tokenizer, frame, instructions, context)
+    layout = PassageLayout(tokenizer, frame, instructions, context=context)
+    before = layout.opening
     after = _closing(tokenizer, frame, instructions, question)
-    room = max_prompt_tokens - sum(map(len, (*before, *after)))
+    ranked = ranking if instructions.is_numbered else ()
+    # As long as the line can get, so that what is left out of it later never makes it longer.
+    line_room = (
+        len(tokenizer.encode(_ranking_line(instructions, range(1, len(passages) + 1)))) if ranked else 0
+    )
+    room = max_prompt_tokens - sum(map(len, (*before, *after))) - line_room
     if room < 0:
         raise _question_too_long(tokenizer, question, max_prompt_tokens, excess=-room)
     share = room // _HISTORY_SHARE
@@ -93,8 +126,13 @@ def build_prompt(
     packing = pack_passages(
         [passage_segment(tokenizer, passage) for passage in passages],
         budget_tokens=room if max_passage_tokens is None else min(room, max_passage_tokens),
-        marker_tokens=lambda number: len(_marker(tokenizer, number)) if instructions.is_numbered else 0,
+        marker_tokens=lambda number: len(layout.marker(number)),
     )
+    number_of = {segment.source_ids[0]: n for n, segment in enumerate(packing.included, start=1)}
+    numbers = [number_of[name] for name in ranked if name in number_of]
+    if numbers:
+        line = _ranking_line(instructions, numbers)
+        after = (Segment("question", tuple(tokenizer.encode(line))), *after)
     included = _numbered(tokenizer, packing) if instructions.is_numbered else packing.included
     segments = (*before, *included, *turns, *after)
     by_id = {passage.id: passage for passage in passages}
@@ -117,6 +155,10 @@ def _opening(
         Segment("frame", frame.middle),
         Segment("context", tuple(tokenizer.encode(known + instructions.passages_label))),
     )
+
+
+def _ranking_line(instructions: Instructions, numbers: Iterable[int]) -> str:
+    return instructions.ranking.format(instructions.ranking_separator.join(f"[{n}]" for n in numbers))
 
 
 def _closing(

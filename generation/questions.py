@@ -57,6 +57,7 @@ class QuestionParameters(SamplingChoice):
     expansion: Expansion = "none"
     condensing: Condensing = "auto"
     unsupported: Unsupported = "flag"
+    prefix_planner: bool | None = None
     num_passages: int | None = None
     trace: bool | None = None
     format: OutputFormat | None = None

@@ -20,12 +20,12 @@ from generation.constrained_writer import ConstrainedWriter, LaidOut
 from generation.instructions import Instructions, instructions_for
 from generation.kept_context import kept_text
 from generation.leading import LeaderFirst
-from generation.material import Excerpt, MaterialPlanner
-from generation.prompt import Prompt, build_prompt
+from generation.material import Material, MaterialPlanner
+from generation.prompt import PassageLayout, Prompt, build_prompt
+from generation.prompt_passages import prompt_passage
 from generation.quoted import parse_quoted, quoted_statements
 from generation.sampled_writer import SampledWriter, is_refusal
 from generation.sampling import sampling_json
-from generation.segments import PromptPassage
 from inference.kv_store.kept_text import KeptText
 from inference.protocols import ChatTokenizer, GenerationRequest, Generator, OutputConstraint
 from inference.small_model import SmallModel
@@ -101,17 +101,21 @@ class AnswerWriter:
         """
         question = attempt.question
         attempt.note("sampling", sampling_json(question.choice, question.sampling))
-        excerpts = self._material.plan(
+        material = self._material.plan(
             attempt,
             standalone,
             passages,
+            layout=PassageLayout(
+                self._tokenizer, self._tokenizer.chat_frame(has_system=True), self._instructions(attempt)
+            ),
             room_tokens=self._room(attempt, standalone, summary),
             query_vector=query_vector,
         )
+        excerpts = material.excerpts
         attempt.run.checkpoint()
 
         def lay_out(instructions: Instructions | None = None) -> LaidOut:
-            return self._lay_out(attempt, standalone, excerpts, summary, history, instructions)
+            return self._lay_out(attempt, standalone, material, summary, history, instructions)
 
         if attempt.question.is_constrained:
             return self._constrained.write(
@@ -166,6 +170,10 @@ class AnswerWriter:
             (dropped,) if parsed.num_dropped else (),
         )
 
+    def _instructions(self, attempt: Attempt) -> Instructions:
+        question = attempt.question
+        return instructions_for(question.text, mode=question.mode, brief=self._is_brief)
+
     def _room(self, attempt: Attempt, standalone: str, summary: str) -> int:
         """Tokens that the window leaves for passages or a whole document."""
         window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
@@ -183,12 +191,13 @@ class AnswerWriter:
         self,
         attempt: Attempt,
         standalone: str,
-        excerpts: Sequence[Excerpt],
+        material: Material,
         summary: str,
         history: Sequence[Turn],
         instructions: Instructions | None,
     ) -> LaidOut:
-        prompt = self._build_prompt(attempt, standalone, excerpts, summary, history, instructions)
+        excerpts = material.excerpts
+        prompt = self._build_prompt(attempt, standalone, material, summary, history, instructions)
         if not prompt.included:
             raise TooLong(
                 f"{excerpts[0].passage.document_name} does not fit into the window beside the question and "
@@ -203,26 +212,27 @@ class AnswerWriter:
         self,
         attempt: Attempt,
         standalone: str,
-        excerpts: Sequence[Excerpt],
+        material: Material,
         summary: str,
         history: Sequence[Turn],
         instructions: Instructions | None,
     ) -> Prompt:
         window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
-        instructions = instructions or instructions_for(
-            attempt.question.text, mode=attempt.question.mode, brief=self._is_brief
-        )
-        numbered = instructions.is_numbered
+        instructions = instructions or self._instructions(attempt)
         prompt = build_prompt(
             self._tokenizer,
             self._tokenizer.chat_frame(has_system=True),
             instructions=instructions,
-            passages=[PromptPassage(e.id, _header(e.passage) if numbered else "", e.text) for e in excerpts],
+            passages=[
+                prompt_passage(excerpt.passage, excerpt.text, is_numbered=instructions.is_numbered)
+                for excerpt in material.excerpts
+            ],
             question=standalone,
             max_prompt_tokens=window - max_tokens,
             summary=summary,
             history=history,
             max_history_tokens=self._settings.history_tokens,
+            ranking=material.ranking,
         )
         dropped = [{"id": d.id, "reason": d.reason} for d in prompt.dropped]
         attempt.note("context", {"prompt_tokens": prompt.num_tokens, "dropped": dropped})
@@ -280,6 +290,8 @@ class AnswerWriter:
                     continue
                 data = {"text": delta.text, "usage": usage_json(consumption.usage), "attempt": job.attempt}
                 self._events.publish(job.id, "delta", data)
+        if "prefix" in attempt.steps:
+            attempt.note("prefix", {"cached_tokens": consumption.usage.cached_tokens})
         return text.strip(), finish_reason
 
     def _warnings(self, attempt: Attempt, prompt: Prompt, finish_reason: str) -> list[str]:
@@ -293,9 +305,3 @@ class AnswerWriter:
         if finish_reason == "repetition":
             warnings.append("The generator began to repeat itself and was stopped.")
         return warnings
-
-
-def _header(passage: Passage) -> str:
-    """Document and place; the headings help a small model as much as they help the reader."""
-    place = " > ".join(passage.headings)
-    return f"{passage.document_name}, p. {passage.first_page}" + (f", {place}" if place else "")

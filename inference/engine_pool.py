@@ -22,7 +22,9 @@ from inference.engine_metrics import EngineCounters, total_counters
 from inference.engine_watch import EngineWatch
 from inference.pooled_engine import PooledEngine
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
+from inference.resident_prefixes import ResidentPrefixes
 from inference.routing import Candidate, affinity, rank
+from inference.tracked_generator import TrackedEngine
 
 log = structlog.get_logger()
 
@@ -87,6 +89,14 @@ class EnginePool:
         if not found and failure is not None:
             raise failure
         return total_counters(found)
+
+    def prefix_caches(self) -> Sequence[ResidentPrefixes]:
+        """Of each usable engine that is followed.
+
+        Raises: as `info`.
+        """
+        clients = [engine.client for engine in self._usable()]
+        return [client.prefixes for client in clients if isinstance(client, TrackedEngine)]
 
     @contextmanager
     def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:

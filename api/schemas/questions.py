@@ -92,6 +92,11 @@ class QuestionOptions(SamplingOptions):
     unsupported: Unsupported = Field(
         "flag", description="Sentences that no passage supports: flagged in `statements`, or removed."
     )
+    prefix_planner: bool | None = Field(
+        None,
+        description="Order passages so that prompts share what the engine has computed, and put documents "
+        "that are asked about often in front. `false`: as found.",
+    )
     num_passages: int | None = Field(None, ge=1, le=50, description="Most passages to answer from.")
     trace: bool | None = Field(
         None,
@@ -141,6 +146,7 @@ class QuestionOptions(SamplingOptions):
             expansion=self.expansion,
             condensing=self.condensing,
             unsupported=self.unsupported,
+            prefix_planner=self.prefix_planner,
             num_passages=self.num_passages,
             trace=self.trace,
             **self.sampling_choice().as_fields(),

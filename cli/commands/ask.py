@@ -70,6 +70,10 @@ def ask(
     unsupported: Annotated[
         Unsupported, typer.Option("--unsupported", help="Sentences that nothing supports.")
     ] = "flag",
+    prefix_planner: Annotated[
+        bool | None,
+        typer.Option("--prefix-planner/--no-prefix-planner", help="Lay passages out to share prefixes."),
+    ] = None,
     preset: PresetOption = None,
     length: LengthOption = None,
     max_tokens: MaxTokensOption = None,
@@ -134,6 +138,7 @@ def ask(
         "expansion": expansion,
         "rerank": rerank,
         "unsupported": unsupported,
+        "prefix_planner": prefix_planner,
         "trace": trace,
         "filter": {"document_ids": document or [], "tags": tag or []},
         "format": format_option(schema=schema, regex=regex, choices=choice, grammar=grammar, date=date),

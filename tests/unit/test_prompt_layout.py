@@ -193,3 +193,37 @@ def test_a_small_model_gets_no_numbers_and_is_led_to_the_answer() -> None:
     assert brief.answer_label == "\nAnswer:"
     assert brief.system == instructions_for("谁建的？", mode="quoted", brief=True).system
     assert instructions_for("谁建的？", mode="quoted", brief=True).is_numbered
+
+
+def test_the_ranking_is_told_by_the_numbers_of_the_prompt_in_the_questions_language() -> None:
+    english = text_of(prompt(RIVERS, HEADWATERS, LAKES, ranking=["p3", "p1"]))
+    assert "Passages by relevance to the question, most relevant first: [3], [1].\n\nAnswer the" in english
+    chinese = text_of(prompt(RIVERS, HEADWATERS, LAKES, ranking=["p2", "p3"], question=CHINESE))
+    assert "与问题最相关的段落，按相关程度排列：[2]、[3]。" in chinese
+
+
+def test_the_ranking_stands_behind_the_history_and_names_no_passage_that_was_left_out() -> None:
+    full = prompt(RIVERS, HEADWATERS, history=[Turn("Hi?", "Hello.")], ranking=["p2", "p1"])
+    assert text_of(full).index("Hello.") < text_of(full).index("[2], [1]")
+    cut = prompt(RIVERS, HEADWATERS, ranking=["p2", "p1"], max_passage_tokens=60)
+    assert len(cut.dropped) == 1
+    assert "most relevant first: [1]." in text_of(cut)
+
+
+def test_prompts_of_one_order_share_all_passages_whatever_their_ranking() -> None:
+    one = prompt(RIVERS, HEADWATERS, ranking=["p1", "p2"])
+    other = prompt(RIVERS, HEADWATERS, ranking=["p2", "p1"])
+    assert HEADWATERS.text in common_prefix(one, other)
+
+
+def test_a_brief_prompt_has_no_ranking() -> None:
+    built = build_prompt(
+        TOKENIZER,
+        FRAME,
+        instructions=instructions_for(ENGLISH, brief=True),
+        passages=[RIVERS, LAKES],
+        question=ENGLISH,
+        max_prompt_tokens=5000,
+        ranking=["p3", "p1"],
+    )
+    assert "relevan" not in text_of(built)

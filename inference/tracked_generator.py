@@ -1,0 +1,143 @@
+"""A generator whose prefix cache is followed from outside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from core.errors import EngineIncapable
+from core.usage import TokenUsage
+from inference.engine_metrics import EngineCache, EngineCounters
+from inference.pooled_engine import EngineClient
+from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest, Generator
+from inference.resident_prefixes import CacheGeometry, ResidentPrefixes
+
+ASSUMED_GEOMETRY = CacheGeometry(block_tokens=16)
+"""Of an engine that does not tell: vLLM's own default, and as much space as its replies show."""
+
+
+@runtime_checkable
+class TellsCache(Protocol):
+    """An engine's client that can ask for the blocks of its cache; None where it does not say."""
+
+    def engine_cache(self) -> EngineCache | None: ...
+
+
+@runtime_checkable
+class HoldsPrefixes(Generator, Protocol):
+    """A generator whose engines' caches are followed, one or several."""
+
+    def prefix_caches(self) -> Sequence[ResidentPrefixes]:
+        """Of each engine that a request may go to; at least one.
+
+        Raises:
+            EngineUnavailable: none answers.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What became of a request so far."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    has_begun: bool = False
+    has_ended: bool = False
+
+
+class TrackedGenerator:
+    """Passes requests on to `generator` and notes what they leave in its prefix cache.
+
+    The engine is asked for its blocks once, when the first request is planned or sent.
+    """
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self._prefixes: ResidentPrefixes | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def prefixes(self) -> ResidentPrefixes:
+        """What the engine holds.
+
+        Raises:
+            EngineUnavailable: it was never asked yet, and does not answer.
+        """
+        with self._lock:
+            if self._prefixes is None:
+                self._prefixes = ResidentPrefixes(self._ask_geometry())
+            return self._prefixes
+
+    def prefix_caches(self) -> Sequence[ResidentPrefixes]:
+        """The one engine's."""
+        return (self.prefixes,)
+
+    def num_expected(self, request: GenerationRequest) -> int:
+        """Tokens of the prompt that are cached, or about to be."""
+        return self.prefixes.num_expected(self._salt(request), request.prompt_token_ids)
+
+    def info(self) -> EngineInfo:
+        return self._generator.info()
+
+    def is_healthy(self) -> bool:
+        return self._generator.is_healthy()
+
+    @contextmanager
+    def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
+        prefixes, watched = self.prefixes, _Watched()
+        prompt = prefixes.sent(self._salt(request), request.prompt_token_ids)
+        try:
+            with self._generator.stream(request) as deltas:
+                yield self._watch(deltas, watched, lambda: prefixes.computed(prompt))
+        finally:
+            if watched.has_begun:
+                # Cached tokens are named at the end only.
+                reports = self.info().reports_cached_tokens and watched.has_ended
+                prefixes.finished(
+                    prompt,
+                    cached_tokens=watched.usage.cached_tokens if reports else None,
+                    completion_tokens=watched.usage.completion_tokens,
+                )
+            else:
+                prefixes.abandoned(prompt)
+
+    def _salt(self, request: GenerationRequest) -> str:
+        return salt_of(self.info(), request.cache_salt)
+
+    def _ask_geometry(self) -> CacheGeometry:
+        try:
+            cache = self._generator.engine_cache() if isinstance(self._generator, TellsCache) else None
+        except EngineIncapable:  # without metrics
+            cache = None
+        return ASSUMED_GEOMETRY if cache is None else CacheGeometry(cache.block_tokens, cache.num_blocks)
+
+    def _watch(
+        self, deltas: Iterator[GenerationDelta], watched: _Watched, begin: Callable[[], None]
+    ) -> Iterator[GenerationDelta]:
+        for delta in deltas:
+            watched.usage = delta.usage
+            watched.has_ended = delta.finish_reason is not None
+            if not watched.has_begun and (delta.text or delta.usage.completion_tokens):
+                watched.has_begun = True
+                begin()
+            yield delta
+
+
+class TrackedEngine(TrackedGenerator):
+    """The same of an engine that also tells its counters: a member of a pool, or the only one."""
+
+    def __init__(self, client: EngineClient) -> None:
+        super().__init__(client)
+        self._client = client
+
+    def engine_counters(self) -> EngineCounters:
+        """As the client's."""
+        return self._client.engine_counters()
+
+
+def salt_of(engine: EngineInfo, cache_salt: str) -> str:
+    """What the engine really keeps prefixes apart by."""
+    return cache_salt if engine.accepts_cache_salt else ""
