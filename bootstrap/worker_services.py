@@ -9,10 +9,13 @@ from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_services import connect_engine, connect_small_model
+from bootstrap.extraction_services import build_extraction_pipeline
 from bootstrap.retrieval_services import build_cross_encoder, build_embedder
 from core.settings import Settings
 from evaluation.pipeline import EvaluationPipeline
 from evaluation.registration import EVALUATE_KIND
+from generation.extraction_tables.pipeline import ExtractionPipeline
+from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.pipeline import AnswerPipeline
 from generation.questions import ANSWER_KIND
 from generation.tracing.attention_pipeline import AttentionPipeline
@@ -35,7 +38,13 @@ from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads
 
 Handlers = Mapping[
-    str, IngestPipeline | AnswerPipeline | CompactionPipeline | EvaluationPipeline | AttentionPipeline
+    str,
+    IngestPipeline
+    | AnswerPipeline
+    | CompactionPipeline
+    | EvaluationPipeline
+    | ExtractionPipeline
+    | AttentionPipeline,
 ]
 
 
@@ -132,6 +141,17 @@ def build_worker_services(settings: Settings) -> WorkerServices:
                 ),
             ),
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
+            EXTRACT_KIND: build_extraction_pipeline(
+                settings=settings.ask,
+                defaults=ModelDefaults.of(served.spec.num_parameters),
+                database=shared.database,
+                embedder=embedder,
+                retrieval=retrieval,
+                generator=served.generator,
+                tokenizer=served.tokenizer,
+                ledger=ledger,
+                min_support=settings.ask.min_support,
+            ),
         },
         shared=shared,
         leads=leads,

@@ -21,6 +21,7 @@ from cli.commands import (
     doctor,
     documents,
     evaluations,
+    extractions,
     jobs,
     keys,
     models,
@@ -81,6 +82,7 @@ app.add_typer(conversations.app, name="conversations")
 app.add_typer(documents.app, name="documents")
 app.add_typer(doctor.app, name="doctor")
 app.add_typer(evaluations.app, name="eval")
+app.add_typer(extractions.app, name="extract")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tenants.app, name="tenants")

@@ -30,6 +30,7 @@ from client.records import (
     Document,
     DocumentPage,
     Evaluation,
+    Extraction,
     Job,
     Quote,
 )
@@ -353,6 +354,38 @@ class LongleafClient:
         """As `ask_stream`, as the conversation's next turn."""
         body = {"question": question, "mode": mode, **options}
         yield from self._ask_stream(f"/v1/conversations/{conversation_id}/questions", body)
+
+    # Extractions
+
+    def create_extraction(
+        self, collection_id: str, *, schema: Mapping[str, Any], **options: Any
+    ) -> Extraction:
+        """Have a table made of the collection's documents; its job runs on after this returns.
+
+        Args:
+            schema: a JSON schema of an object, whose properties are the columns.
+            options: the API's own: `instructions`, `filter`, `method`, …
+        """
+        body = {"collection_id": collection_id, "schema": schema, **options}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        return cast(Extraction, self._json("POST", "/v1/extractions", json=body, headers=headers))
+
+    def get_extraction(self, extraction_id: str) -> Extraction:
+        return cast(Extraction, self._json("GET", f"/v1/extractions/{extraction_id}"))
+
+    def list_extractions(self, *, collection_id: str | None = None) -> Iterator[Extraction]:
+        """Newest first."""
+        yield from cast(
+            Iterator[Extraction], self._items("/v1/extractions", {"collection_id": collection_id})
+        )
+
+    def list_extraction_rows(self, extraction_id: str) -> Iterator[dict[str, Any]]:
+        """Its rows in order: each cell with its value and citation, or why there is none."""
+        yield from self._items(f"/v1/extractions/{extraction_id}/rows", {"limit": 200})
+
+    def download_extraction(self, extraction_id: str) -> str:
+        """The table as CSV, with the quote, page and place of every value."""
+        return self._send("GET", f"/v1/extractions/{extraction_id}/rows.csv").text
 
     # Evaluations
 

@@ -267,6 +267,22 @@ class Conversation(TypedDict):
     created_at: str
 
 
+class Extraction(TypedDict):
+    """`columns` in the table's order; `num_done` of `num_documents` rows are filled."""
+
+    id: str
+    job_id: str
+    collection_id: str
+    status: JobStatus
+    columns: list[str]
+    parameters: dict[str, Any]
+    num_documents: int
+    num_done: int
+    error: Failure | None
+    created_at: str
+    finished_at: str | None
+
+
 class Evaluation(TypedDict):
     """`report` has the means once it has ended, of what was scored till then."""
 

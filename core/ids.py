@@ -16,6 +16,7 @@ JobId = NewType("JobId", str)
 AnswerId = NewType("AnswerId", str)
 ConversationId = NewType("ConversationId", str)
 EvaluationId = NewType("EvaluationId", str)
+ExtractionId = NewType("ExtractionId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

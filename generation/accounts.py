@@ -43,18 +43,7 @@ class AnswerAccounts:
             "job_id": job.id,
             "collection_id": question.collection_id,
         }
-        lines = [line for stage, use in _summed(consumption.uses) for line in _step_lines(stage, use, whose)]
-        if consumption.usage == TokenUsage():
-            return lines
-        info = self.generator.info()
-        return lines + generation_lines(
-            consumption.usage,
-            model=info.model,
-            model_revision=info.revision,
-            prefill_seconds=consumption.engine.prefill_seconds,
-            decode_seconds=consumption.engine.decode_seconds,
-            **whose,
-        )
+        return consumption_lines(consumption, self.generator, whose)
 
     def record_burned(self, job: ClaimedJob, lines: Sequence[LedgerLine]) -> None:
         """Put lines on the ledger and on nobody's bill."""
@@ -100,6 +89,26 @@ def priced_samples(samples: Mapping[str, Any], entries: Sequence[LedgerEntry]) -
         return {}
     items = [{**item, "cost": format_amount(cost(item))} for item in samples["items"]]
     return {**samples, "items": items}
+
+
+def consumption_lines(
+    consumption: Consumption, generator: Generator, whose: Mapping[str, Any]
+) -> list[LedgerLine]:
+    """A line for each stage, model and price; `whose` are the fields that all of them share."""
+    lines = [
+        line for stage, use in _summed(consumption.uses) for line in _step_lines(stage, use, dict(whose))
+    ]
+    if consumption.usage == TokenUsage():
+        return lines
+    info = generator.info()
+    return lines + generation_lines(
+        consumption.usage,
+        model=info.model,
+        model_revision=info.revision,
+        prefill_seconds=consumption.engine.prefill_seconds,
+        decode_seconds=consumption.engine.decode_seconds,
+        **whose,
+    )
 
 
 def _summed(uses: Iterable[tuple[Stage, ModelUse]]) -> list[tuple[Stage, ModelUse]]:

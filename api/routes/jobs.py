@@ -34,7 +34,9 @@ def list_jobs(
     status: Annotated[JobStatus | None, Query(description="Only those of this status.")] = None,
     kind: Annotated[
         str | None,
-        Query(max_length=50, description="Only those of this kind: `ingest`, `answer`, `evaluate`, …"),
+        Query(
+            max_length=50, description="Only those of this kind: `ingest`, `answer`, `evaluate`, `extract`, …"
+        ),
     ] = None,
 ) -> ListOf[Job]:
     """The tenant's jobs, newest first."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from generation.constraints.schema_limits import for_engine
 from inference.protocols import OutputConstraint
 
 FormatKind = Literal["json_schema", "regex", "choice", "grammar", "date"]
@@ -113,7 +114,7 @@ class OutputFormat:
         """What the engine is told."""
         match self.kind:
             case "json_schema":
-                return OutputConstraint("json", self.schema)
+                return OutputConstraint("json", for_engine(self.schema))
             case "choice":
                 return OutputConstraint("choice", list(self.choices))
             case "grammar":
@@ -123,10 +124,10 @@ class OutputFormat:
                 return OutputConstraint("regex", self.pattern)
 
 
-def forced_inclusion(texts: Sequence[str], *, gap: int = 200) -> OutputConstraint:
-    """One line that holds `texts` in their order, with at most `gap` characters around each."""
-    between = f"[^\\n\\r]{{0,{gap}}}"
-    return OutputConstraint("regex", between + "".join(_literal(text) + between for text in texts))
+def forced_inclusion(texts: Sequence[str], *, num_words: int = 8) -> OutputConstraint:
+    """One line that holds `texts` in their order, each after at most `num_words` words, and goes on as it likes."""
+    words = f"(?:[^ \\n\\r]+ ){{0,{num_words}}}"  # cheap to compile, as a bound on characters is not
+    return OutputConstraint("regex", "".join(words + _literal(text) for text in texts) + r"[^\n\r]*")
 
 
 def _literal(text: str) -> str:

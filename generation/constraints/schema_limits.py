@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from core.errors import InvalidInput
-from generation.constraints.regex_limits import check_regex
+from generation.constraints.regex_limits import MAX_COMPILE_COST, check_regex
 
 MAX_SCHEMA_CHARACTERS = 20_000
 MAX_SCHEMA_DEPTH = 16
@@ -21,6 +21,8 @@ MAX_PROPERTIES = 200
 MAX_ENUM_VALUES = 500
 MAX_ITEMS = 1_000
 MAX_STRING = 10_000
+MAX_ENGINE_LENGTHS = 200
+"""Characters of all bounded strings together that the engine itself counts."""
 
 _FORMATS = frozenset(
     {"date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
@@ -61,9 +63,14 @@ def check_schema(schema: Mapping[str, Any]) -> None:
             f"This is not a JSON schema: at `#/{place}`, {error.message[:300]}.", remedy=_REMEDY
         ) from error
     nodes = list(_walk(schema, "#", schema))
-    for node in nodes:
-        _check_node(node)
     _check_sizes(nodes)
+    cost = sum(_check_node(node) for node in nodes)
+    if cost > MAX_COMPILE_COST:
+        raise InvalidInput(
+            "The schema's patterns repeat wide classes such as `.` up to so high bounds that engines would "
+            "work on it for many seconds.",
+            remedy="Use `*` and `+` in their place, narrower classes, or lower bounds.",
+        )
     if not _CanEnd(schema).of(schema):
         raise InvalidInput(
             "Nothing fits the schema: it wants something inside itself without end, or a value that no "
@@ -135,7 +142,9 @@ def _check_sizes(nodes: list[_Node]) -> None:
         )
 
 
-def _check_node(node: _Node) -> None:
+def _check_node(node: _Node) -> float:
+    """What its own pattern costs to compile."""
+    cost = 0.0
     schema, place = node.schema, node.place
     unknown = schema.keys() - _ENFORCED - _ANNOTATIONS
     if unknown:
@@ -158,7 +167,7 @@ def _check_node(node: _Node) -> None:
             remedy="Use `pattern`.",
         )
     if "pattern" in schema:
-        check_regex(schema["pattern"], where=f"The pattern at `{place}`")
+        cost = check_regex(schema["pattern"], where=f"The pattern at `{place}`")
         if schema.keys() & {"minLength", "maxLength", "format"}:
             raise InvalidInput(
                 f"`pattern` stands beside a length or a format at `{place}`; engines enforce one of them.",
@@ -166,6 +175,7 @@ def _check_node(node: _Node) -> None:
             )
     _check_bounds(schema, place)
     _check_values(node)
+    return cost
 
 
 def _check_bounds(schema: Mapping[str, Any], place: str) -> None:
@@ -227,6 +237,44 @@ def _target(reference: object, root: Mapping[str, Any]) -> Any:
             return None
         found = found[part]
     return found if isinstance(found, Mapping | bool) else None
+
+
+def for_engine(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as an engine is given it: without those lengths of strings that would take it many
+    seconds to compile. Validation holds texts to them all the same.
+
+    A string of a length costs what `.` repeated so often costs. The shortest are kept first.
+    """
+    lengths = sorted(
+        max(node.schema.get("maxLength", 0), node.schema.get("minLength", 0))
+        for node in _walk(schema, "#", schema)
+    )
+    longest, left = 0, MAX_ENGINE_LENGTHS
+    for length in lengths:
+        if length > left:
+            break
+        longest, left = length, left - length
+    loosened: dict[str, Any] = _without_lengths(schema, above=longest)
+    return loosened
+
+
+def _without_lengths(schema: Any, *, above: int) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    is_dear = max(schema.get("maxLength", 0), schema.get("minLength", 0)) > above
+    kept = {
+        key: value for key, value in schema.items() if not (is_dear and key in ("minLength", "maxLength"))
+    }
+    for key in _MAPS:
+        if key in kept:
+            kept[key] = {name: _without_lengths(child, above=above) for name, child in kept[key].items()}
+    for key in _LISTS:
+        if key in kept:
+            kept[key] = [_without_lengths(child, above=above) for child in kept[key]]
+    for key in _SINGLES:
+        if key in kept:
+            kept[key] = _without_lengths(kept[key], above=above)
+    return kept
 
 
 class _CanEnd:

@@ -53,20 +53,35 @@ def short_answer(question: str, sentences: Sequence[ExtractedSentence]) -> Short
     noun phrase or clause that looks most like an answer. None where a sentence says it better: how,
     why, lists, yes or no, a date asked for and none there.
     """
+    return next(iter(ranked_answers(question, sentences, most=1)), None)
+
+
+def ranked_answers(
+    question: str, sentences: Sequence[ExtractedSentence], *, kind: Asked | None = None, most: int
+) -> list[ShortAnswer]:
+    """Up to `most` phrases as `short_answer` chooses them, the likeliest first, no text twice.
+
+    Args:
+        kind: what is asked for, where the caller knows better than the question says.
+    """
     question = unicodedata.normalize("NFKC", question)
-    kind = asked(question)
+    kind = kind or asked(question)
     if kind == "sentence":
-        return None
+        return []
     sentences = sentences[:NUM_SENTENCES]
     texts = [terms_of(sentence.text) for sentence in sentences]
     weights = content_weights(TermWeights.of(question, [*texts, *BACKGROUND_TERMS]))
     if list_places := _MEASURED.get(kind):
-        for sentence in sentences:
-            places = _new_places(question, sentence.text, list_places, kind)
-            if places:
-                return _at(sentence, _nearest(places, sentence.text, weights))
-        return None
-    return _likeliest(question, sentences, weights, kind)
+        found = [
+            _at(sentence, place)
+            for sentence in sentences
+            for place in _by_nearness(
+                _new_places(question, sentence.text, list_places, kind), sentence.text, weights
+            )
+        ]
+    else:
+        found = _by_likelihood(question, sentences, weights, kind)
+    return list({answer.text: answer for answer in reversed(found)}.values())[::-1][:most]
 
 
 def _new_places(
@@ -90,8 +105,8 @@ def _is_new(question: str, phrase: str) -> bool:
     )
 
 
-def _nearest(places: Sequence[Place], text: str, weights: TermWeights) -> Place:
-    """The one with most of the question's weight beside it, in its own clause rather; the first of equals."""
+def _by_nearness(places: Sequence[Place], text: str, weights: TermWeights) -> list[Place]:
+    """Most of the question's weight beside it first, in its own clause rather; equals in text order."""
     words = words_of(text)
     starts = [start for start, _ in clauses(text)]
     clause_of = [bisect_right(starts, word.start) for word in words]
@@ -112,15 +127,15 @@ def _nearest(places: Sequence[Place], text: str, weights: TermWeights) -> Place:
             if not first <= i <= last
         )
 
-    return max(places, key=nearness)
+    return sorted(places, key=nearness, reverse=True)
 
 
-def _likeliest(
+def _by_likelihood(
     question: str, sentences: Sequence[ExtractedSentence], weights: TermWeights, kind: Asked
-) -> ShortAnswer | None:
+) -> list[ShortAnswer]:
     coefficients = coefficients_of(is_name=kind == "name", is_han=is_han(question))
     wanted = AskedWords.of(question, weights)
-    best: tuple[float, ShortAnswer] | None = None
+    scored: list[tuple[float, ShortAnswer]] = []
     for rank, sentence in enumerate(sentences):
         words = words_of(sentence.text)
         signals = SentenceSignals(wanted, sentence.text, words, rank=rank)
@@ -129,9 +144,8 @@ def _likeliest(
             if values is None:
                 continue
             score = sum(coefficients[name] * value for name, value in values.items())
-            if best is None or score > best[0]:
-                best = score, _at(sentence, (candidate.start, candidate.end))
-    return best[1] if best else None
+            scored.append((score, _at(sentence, (candidate.start, candidate.end))))
+    return [answer for _, answer in sorted(scored, key=lambda pair: pair[0], reverse=True)]
 
 
 def _at(sentence: ExtractedSentence, place: Place) -> ShortAnswer:

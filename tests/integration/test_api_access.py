@@ -45,6 +45,11 @@ SCOPES = {
     "delete_conversation": {"ask"},
     "list_turns": {"ask"},
     "ask_in_conversation": {"ask"},
+    "create_extraction": {"ask"},
+    "list_extractions": {"ask"},
+    "get_extraction": {"ask"},
+    "list_extraction_rows": {"ask"},
+    "download_extraction": {"ask"},
     "create_evaluation": {"ask"},
     "list_evaluations": {"ask"},
     "get_evaluation": {"ask"},
@@ -71,6 +76,8 @@ NAMING_NO_OBJECT = {
     "list_answers",
     "create_conversation",
     "list_conversations",
+    "create_extraction",
+    "list_extractions",
     "create_evaluation",
     "list_evaluations",
     "get_usage",
@@ -89,6 +96,10 @@ BODIES = {
     "create_conversation": {"collection_id": "nothing_here"},
     "create_quote": {"collection_id": "nothing_here", "question": "what?"},
     "change_document": {"tags": ["x"]},
+    "create_extraction": {
+        "collection_id": "nothing_here",
+        "schema": {"type": "object", "properties": {"x": {"type": "string"}}},
+    },
     "create_evaluation": {"collection_id": "nothing_here", "questions": [{"question": "what?"}]},
     "create_key": {"name": "x", "scopes": ["ask"]},
     "create_tenant": {"name": "x"},
@@ -155,12 +166,17 @@ def norths(house: House) -> dict[str, str]:
     evaluation_id = post(
         house, "/v1/evaluations", BODIES["create_evaluation"] | {"collection_id": collection_id}
     )
+    document_id = make_document(house)
+    read = house.client.get(f"/v1/documents/{document_id}", headers=house.key()).json()["collection_id"]
     return {
+        "extraction_id": post(
+            house, "/v1/extractions", BODIES["create_extraction"] | {"collection_id": read}
+        ),
         "collection_id": collection_id,
         "conversation_id": post(house, "/v1/conversations", {"collection_id": collection_id}),
         "evaluation_id": evaluation_id,
         "other_id": evaluation_id,
-        "document_id": make_document(house),
+        "document_id": document_id,
         "job_id": answer.job_id,
         "answer_id": answer.id,
         "key_id": house.client.get("/v1/keys", headers=house.key()).json()["items"][0]["id"],

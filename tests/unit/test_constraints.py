@@ -35,7 +35,9 @@ def nested(depth: int) -> dict[str, Any]:
         "[一-鿿]{1,200}",
         "(是|否)",
         "(?:a{2}){3}",
-        ".{0,200}X.{0,200}",
+        ".{0,100}X.{0,100}",
+        ".*X.*",
+        "[a-z]{1,500}",
     ],
 )
 def test_a_plain_pattern_is_taken(pattern: str) -> None:
@@ -51,6 +53,7 @@ def test_a_plain_pattern_is_taken(pattern: str) -> None:
         ("((a{1,30}){1,30}){1,30}", "nothing but repetition"),
         ("(a*|b)*", "nothing but repetition"),
         ("a{2000}b{2000}c{2000}", "6,000 characters"),
+        (".{0,200}X.{0,200}", "wide classes"),
         ("a" * 3000, "3,000 characters"),
         ("(" * 30 + ")" * 30, "20 deep"),
         ("(", "not a regular expression"),
@@ -184,6 +187,14 @@ def test_a_grammar_that_is_wrong_or_hostile_is_refused(grammar: str, reason: str
         admit("grammar", grammar)
 
 
+def test_lengths_that_take_an_engine_long_are_left_to_validation() -> None:
+    strings = {f"k{i}": {"type": "string", "maxLength": n} for i, n in enumerate((20, 5000, 70, 100))}
+    schema = {"type": "object", "properties": strings, "required": ["k0"]}
+    told = OutputFormat("json_schema", schema).constraint().value["properties"]  # type: ignore[index,call-overload]
+    assert [child.get("maxLength") for child in told.values()] == [20, None, 70, 100]
+    assert strings["k1"]["maxLength"] == 5000
+
+
 def test_choices_are_distinct_trimmed_and_hold_what_must_be_there() -> None:
     admit("choice", ("是", "否"))
     admit("choice", ("to be", "not to be"), "not")
@@ -234,7 +245,7 @@ def test_no_month_has_a_day_too_many(style: str, text: str) -> None:
 def test_a_forced_text_is_matched_letter_by_letter(texts: list[str]) -> None:
     constraint = forced_inclusion(texts)
     assert isinstance(constraint.value, str)
-    assert re.fullmatch(constraint.value, "before " + " and ".join(texts) + " after")
+    assert re.fullmatch(constraint.value, "before it " + "and then ".join(texts) + " after")
     assert not re.fullmatch(constraint.value, "\n")
 
 

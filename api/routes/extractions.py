@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
+
+from api.authentication import Asker
+from api.dependencies import IdempotencyKey, Limit, NewestFirst, Services
+from api.idempotency import make_once, request_hash
+from api.routes.documented import problems
+from api.schemas.base import ListOf
+from api.schemas.extractions import Extraction, ExtractionRow, NewExtraction
+from core.errors import InvalidInput
+from core.ids import CollectionId, ExtractionId, JobId, TenantId
+from generation.extraction_tables.registration import register_extraction
+from generation.extraction_tables.table_csv import table_as_csv
+from storage import models
+from storage.collections import CollectionRepository
+from storage.extractions import ExtractionRepository
+from storage.listings import Listings
+
+router = APIRouter(prefix="/v1/extractions", tags=["extractions"], responses=problems(401, 403, 422))
+
+_CSV: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A line a document; beside each column where the document states its value.",
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.post("", status_code=202, responses=problems(404, 409, 413))
+def create_extraction(
+    body: NewExtraction,
+    principal: Asker,
+    services: Services,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Extraction:
+    """Make a table: a row for each document that is ready now, a column for each property of the schema.
+
+    Every value stands in its document, word for word or as the same number or date, and has its
+    citation; what does not is null with the reason. Follow it at `Location`, or its job.
+    """
+    with services.database.write() as session:
+
+        def make() -> tuple[str, models.Extraction]:
+            row = register_extraction(
+                session,
+                principal,
+                CollectionId(body.collection_id),
+                body.parameters(),
+                max_attempts=services.settings.worker.max_attempts,
+            )
+            return row.id, row
+
+        made = make_once(
+            session,
+            principal.tenant_id,
+            idempotency_key,
+            request_hash("create_extraction", body.model_dump(mode="json")),
+            make=make,
+            load=lambda identifier: _get(session, principal.tenant_id, identifier),
+        )
+        shown = _show(session, principal.tenant_id, [made.resource])[0]
+    response.headers["Location"] = f"/v1/extractions/{shown.id}"
+    return shown
+
+
+@router.get("", responses=problems(404))
+def list_extractions(
+    page: NewestFirst,
+    principal: Asker,
+    services: Services,
+    collection_id: Annotated[
+        str | None, Query(max_length=100, description="Only those of this collection.")
+    ] = None,
+) -> ListOf[Extraction]:
+    """The tenant's extractions, newest first."""
+    wanted = None if collection_id is None else CollectionId(collection_id)
+    with services.database.read() as session:
+        if wanted is not None:
+            CollectionRepository(session, principal.tenant_id).get(wanted)
+        rows = ExtractionRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
+        items = _show(session, principal.tenant_id, rows.items)
+    return ListOf(items=items, next_cursor=rows.next_cursor)
+
+
+@router.get("/{extraction_id}", responses=problems(404))
+def get_extraction(extraction_id: str, principal: Asker, services: Services) -> Extraction:
+    """One extraction."""
+    with services.database.read() as session:
+        return _show(session, principal.tenant_id, [_get(session, principal.tenant_id, extraction_id)])[0]
+
+
+@router.get("/{extraction_id}/rows", responses=problems(404))
+def list_extraction_rows(
+    extraction_id: str,
+    principal: Asker,
+    services: Services,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | None, Query(max_length=20, description="`next_cursor` of the previous page.")
+    ] = None,
+) -> ListOf[ExtractionRow]:
+    """The rows in order, those that are not done yet among them."""
+    first = _position(cursor)
+    with services.database.read() as session:
+        row = _get(session, principal.tenant_id, extraction_id)
+        rows = ExtractionRepository(session, principal.tenant_id).list_rows(
+            ExtractionId(row.id), first=first, limit=limit + 1
+        )
+    items = [ExtractionRow.of(each) for each in rows[:limit]]
+    return ListOf(items=items, next_cursor=str(rows[limit].position) if len(rows) > limit else None)
+
+
+@router.get("/{extraction_id}/rows.csv", response_class=Response, responses=_CSV | problems(404))
+def download_extraction(extraction_id: str, principal: Asker, services: Services) -> Response:
+    """The table as CSV, UTF-8, with the quote, page and place of every value."""
+    with services.database.read() as session:
+        row = _get(session, principal.tenant_id, extraction_id)
+        rows = ExtractionRepository(session, principal.tenant_id).all_rows(ExtractionId(row.id))
+        text = table_as_csv(list(row.parameters["schema"]["properties"]), rows)
+    return Response(
+        text,
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{row.id}.csv"'},
+    )
+
+
+# ---- parts -----------------------------------------------------------------------------------
+
+
+def _get(session: Session, tenant_id: TenantId, extraction_id: str) -> models.Extraction:
+    return ExtractionRepository(session, tenant_id).get(ExtractionId(extraction_id))
+
+
+def _show(session: Session, tenant_id: TenantId, rows: Sequence[models.Extraction]) -> list[Extraction]:
+    jobs = Listings(session, tenant_id).jobs([JobId(row.job_id) for row in rows])
+    return [Extraction.of(row, jobs[JobId(row.job_id)]) for row in rows]
+
+
+def _position(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
+        raise InvalidInput(
+            "The cursor is not one that this list gave.",
+            remedy="Leave it out to start from the first page.",
+        )
+    return int(cursor)
