@@ -113,6 +113,8 @@ def _common_flags(settings: EngineSettings) -> tuple[str, ...]:
         "--scheduling-policy": "priority",
         # Requests say how to sample; a model's own defaults must not change them silently.
         "--generation-config": "vllm",
+        # A small model under a schema may write white space for ever.
+        "--structured-outputs-config": '{"backend": "xgrammar", "disable_any_whitespace": true}',
     }
     switches = (
         "--enable-prefix-caching",

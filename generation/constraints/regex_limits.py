@@ -124,7 +124,8 @@ def _width(item: Any) -> float:
 def _ascii_size(part: Any) -> int:
     operator, argument = part
     if operator is ops.RANGE:
-        return max(0, min(argument[1], 127) - argument[0] + 1)
+        first, last = (int(bound) for bound in argument)
+        return max(0, min(last, 127) - first + 1)
     return 10 if operator is ops.CATEGORY else 1
 
 
