@@ -15,7 +15,7 @@ from api import streaming
 from api.answer_views import AnswerReader
 from api.idempotency import Made, make_once, request_hash
 from api.job_events import JobEventReader
-from api.problems import request_id_of, respond
+from api.problems import request_id_of, respond, retry_headers
 from api.routes.documented import problems
 from api.schemas.answers import Answer
 from api.schemas.questions import Question
@@ -73,7 +73,8 @@ class Asking:
         answer = await streaming.wait_for_answer(followed, timeout_seconds=self.body.wait_seconds)
         problem = followed.problem(answer)
         if problem is not None:
-            return respond(problem, {"Location": f"/v1/answers/{answer.id}"})
+            headers = {"Location": f"/v1/answers/{answer.id}"} | retry_headers(problem["code"])
+            return respond(problem, headers)
         return Response(
             answer.model_dump_json(),
             status_code=200 if answer.status in FINAL_STATUSES else 202,

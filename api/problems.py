@@ -83,6 +83,12 @@ def problem_of_job(
     )
 
 
+def retry_headers(code: str) -> dict[str, str]:
+    """`Retry-After` of a failed job's code, where trying again later may help."""
+    seconds = {kind.code: seconds for kind, seconds in RETRY_AFTER_SECONDS.items()}.get(code)
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
 def request_id_of(request: Request) -> str:
     return str(getattr(request.state, "request_id", ""))
 

@@ -12,8 +12,7 @@ from bench.report import BenchOptions
 from core.settings import EngineSettings, load_settings
 from inference.completions_client import CompletionsClient
 from inference.engine_launcher import EngineProcess
-from inference.engine_profiles import engine_command
-from inference.machine import choose_profile, detect_machine
+from inference.local_engine import local_engine_command
 from inference.prepare import prepare_model
 from inference.registry import find_model
 
@@ -36,13 +35,8 @@ def running_engine(options: BenchOptions, name: str, **changes: Any) -> Iterator
     """
     settings = load_settings().engine.model_copy(update={"url": "", "port": _free_port()} | changes)
     spec = find_model(settings.model, role="generator", revision=settings.revision)
-    command = engine_command(
-        settings,
-        model_folder=prepare_model(spec, options.model_dir),
-        profile=choose_profile(settings),
-        machine=detect_machine(),
-        developer_endpoints=True,
-    )
+    prepare_model(spec, options.model_dir)
+    command = local_engine_command(settings, options.model_dir, developer_endpoints=True)
     options.home.mkdir(parents=True, exist_ok=True)
     log_path = options.home / f"bench-{name}-engine.log"
     process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -44,6 +45,7 @@ def plan_capacity(
         model_folder=model_path(spec, settings.model_dir),
         data_folder=settings.root,
         machine=detect_machine(),
+        draft_folder=_draft_folder(settings),
         rates=_known_rates(settings, served.name) if is_served else None,
     )
 
@@ -76,6 +78,11 @@ def typical_overhead_seconds(timed: list[TimedAnswer]) -> float | None:
         if {"ttft_seconds", "engine_ttft_seconds"} <= answer.timings.keys()
     ]
     return max(0.0, median(waits)) if waits else None
+
+
+def _draft_folder(settings: Settings) -> Path | None:
+    name = settings.engine.draft_model
+    return model_path(find_model(name, role="generator"), settings.model_dir) if name else None
 
 
 def _known_rates(settings: Settings, model: str) -> EngineRates | None:

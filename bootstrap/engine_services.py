@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.settings import Settings
+from inference.admission import AdmissionPolicy
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
 from inference.engine_load import EngineLoadSampler
 from inference.engine_pool import EnginePool
@@ -84,7 +85,10 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
     """A client of the engine at the one URL, or a pool of those at several."""
     manifest = read_manifest(folder)
 
-    def connect(url: str, retries: RetryPolicy) -> TrackedEngine:
+    engine = settings.engine
+    patience = AdmissionPolicy(engine.overload_wait_seconds, engine.overload_wait_batch_seconds)
+
+    def connect(url: str, retries: RetryPolicy, admission: AdmissionPolicy) -> TrackedEngine:
         client = CompletionsClient(
             url,
             model=spec.name,
@@ -92,13 +96,16 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
             api_key=endpoint.api_key,
             timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
             retries=retries,
+            admission=admission,
         )
         return TrackedEngine(client)
 
     if len(endpoint.urls) == 1:
-        return connect(endpoint.urls[0], RetryPolicy())
-    once = RetryPolicy(max_attempts=1)  # the pool tries again itself, elsewhere
+        return connect(endpoint.urls[0], RetryPolicy(), patience)
+    # The pool tries again itself, elsewhere; and it does not wait for one engine while another has room.
+    once, elsewhere = RetryPolicy(max_attempts=1), AdmissionPolicy()
     engines = [
-        PooledEngine(f"engine-{n}", url, connect(url, once)) for n, url in enumerate(endpoint.urls, start=1)
+        PooledEngine(f"engine-{n}", url, connect(url, once, elsewhere))
+        for n, url in enumerate(endpoint.urls, start=1)
     ]
     return EnginePool(engines, max_imbalance=settings.engine.max_imbalance)

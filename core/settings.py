@@ -47,7 +47,42 @@ class EngineSettings(BaseModel):
     )
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     tensor_parallel_size: int = Field(1, ge=1)
-    max_num_seqs: int = Field(16, ge=1)
+    service: Literal["interactive", "balanced", "offline"] = Field(
+        "balanced", description="Sets what is left empty of the next six: docs/engine-controls.md."
+    )
+    max_num_seqs: int | None = Field(None, ge=1, description="Most sequences computed at once.")
+    max_num_batched_tokens: int | None = Field(
+        None, ge=32, description="Most tokens of a step: a longer prompt is computed in so large chunks."
+    )
+    long_prefill_token_threshold: int | None = Field(
+        None, ge=0, description="Most tokens of one prompt in a step beside others; 0: no limit."
+    )
+    max_num_queued_reqs: int | None = Field(
+        None, ge=0, description="Requests running and waiting beyond which more are refused; 0: no limit."
+    )
+    max_num_queued_tokens: int | None = Field(
+        None, ge=0, description="Prompt tokens yet to compute beyond which more are refused; 0: no limit."
+    )
+    speculation: Literal["auto", "off", "ngram", "draft"] = Field(
+        "auto", description="Guess further tokens and check them together; the text stays the same."
+    )
+    num_speculative_tokens: int | None = Field(None, ge=1, le=32, description="Most guesses a step.")
+    draft_model: str = Field("", description="GPU: the model that guesses; same vocabulary.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    quantization: Literal["none", "fp8", "int8", "awq", "gptq"] = Field(
+        "none", description="fp8: made when loading (GPU); the others: as the model was published."
+    )
+    kv_cache_dtype: Literal["auto", "float16", "bfloat16", "fp8"] = Field(
+        "auto", description="Of keys and values; auto: as the model."
+    )
+    block_size: int | None = Field(None, ge=1, description="Tokens of a KV block; empty: by the profile.")
+    disaggregation: Literal["none", "prefill", "decode"] = Field(
+        "none", description="GPU: this engine only computes prompts, or only continues them (NIXL)."
+    )
+    overload_wait_seconds: float = Field(
+        20.0, ge=0, description="How long a question waits for a place in a full engine before its 503."
+    )
+    overload_wait_batch_seconds: float = Field(300.0, ge=0, description="The same for background work.")
     eager: bool = Field(True, description="CPU: start in 35 s; false compiles (2 min) and decodes faster.")
     extra_args: list[str] = Field(default_factory=list, description="Passed to vLLM as they are.")
     start_timeout_seconds: float = Field(600.0, gt=0)

@@ -17,12 +17,9 @@ from core.settings import Settings
 from embedded.children import ChildProcess, ProcessOwner, ProcessSpec, end_group, read_log, says_ready
 from inference.engine_launcher import EngineProcess
 from inference.engine_log import LogFollower
-from inference.engine_profiles import engine_command
 from inference.kv_store.block_store import trim_native_files
 from inference.kv_store.engine_flags import native_folder
-from inference.machine import choose_profile, detect_machine
-from inference.prepare import model_path
-from inference.registry import find_model
+from inference.local_engine import local_engine_command
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """Where the top-level packages lie: a checkout, or site-packages."""
@@ -169,12 +166,9 @@ class EngineComponent:
 
     def __init__(self, settings: Settings, *, developer_endpoints: bool = False) -> None:
         engine = settings.engine
-        spec = find_model(engine.model, role="generator", revision=engine.revision)
-        command = engine_command(
+        command = local_engine_command(
             engine,
-            model_folder=model_path(spec, settings.model_dir),
-            profile=choose_profile(engine),
-            machine=detect_machine(),
+            settings.model_dir,
             developer_endpoints=developer_endpoints,
             kv_store_dir=settings.kv_store_dir,
         )

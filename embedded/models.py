@@ -8,14 +8,16 @@ from inference.registry import ModelSpec, find_model
 
 
 def wanted_models(settings: Settings) -> tuple[ModelSpec, ...]:
-    """The embedder and the generator.
+    """The embedder, the generator, and the model that guesses its next tokens if there is one.
 
     The generator is wanted also where the engine is elsewhere: prompts are made of its tokens.
     """
-    return (
+    wanted = (
         find_model(settings.embedder, role="embedder"),
         find_model(settings.engine.model, role="generator", revision=settings.engine.revision),
     )
+    draft = settings.engine.draft_model
+    return (*wanted, find_model(draft, role="generator")) if draft else wanted
 
 
 def unprepared_models(settings: Settings) -> tuple[ModelSpec, ...]:

@@ -158,6 +158,7 @@ class EvaluationPipeline:
                 QuestionParameters.of_json(evaluation.parameters),
                 max_attempts=self._max_attempts,
                 turn=_conversation(session, principal, evaluation, item.question["history"]),
+                background=True,
             )
             EvaluationRepository(session, run.job.tenant_id).set_item(
                 EvaluationId(evaluation.id),

@@ -96,8 +96,11 @@ def register_question(
     *,
     max_attempts: int,
     turn: NextTurn | None = None,
+    background: bool = False,
 ) -> Answer:
     """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
+
+    `background`: nobody waits for it, so the engine answers others first.
 
     Raises:
         NotFound: no such collection of the tenant.
@@ -118,7 +121,7 @@ def register_question(
     job = JobRepository(session, principal.tenant_id).create(
         ANSWER_KIND,
         queue="interactive",
-        payload={},
+        payload={"background": True} if background else {},
         collection_id=collection_id,
         key_id=principal.key_id,
         max_attempts=max_attempts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -12,8 +13,10 @@ from typing import Any
 
 import httpx
 
-from core.errors import EngineIncapable, EngineUnavailable, LongleafError, TooLong
+from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, LongleafError, TooLong
+from core.priority import current_priority
 from core.usage import TokenUsage
+from inference.admission import AdmissionPolicy, pause_seconds
 from inference.beam_search import beam_body, check_beams, search_beams
 from inference.completion_stream import DONE, CompletionStream
 from inference.controls import require_controls, sampling_fields
@@ -63,6 +66,7 @@ class CompletionsClient:
         model: the name it serves the model by.
         revision: what to call the model's revision; an endpoint does not tell.
         max_model_len: the window to assume where the endpoint does not say it.
+        admission: how long a full endpoint is waited for; by default not at all.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class CompletionsClient:
         max_model_len: int = 8192,
         timeouts: ClientTimeouts | None = None,
         retries: RetryPolicy | None = None,
+        admission: AdmissionPolicy | None = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._model = model
@@ -82,6 +87,7 @@ class CompletionsClient:
         self._max_model_len = max_model_len
         self._timeouts = timeouts or ClientTimeouts()
         self._retries = retries or RetryPolicy()
+        self._admission = admission or AdmissionPolicy()
         self._info: EngineInfo | None = None
         self._info_lock = threading.Lock()
         self._http = httpx.Client(
@@ -211,9 +217,21 @@ class CompletionsClient:
 
     def _send(self, request: GenerationRequest, info: EngineInfo) -> httpx.Response:
         """An accepted request's open response. Nothing was generated before this returns, so here,
-        and only here, a failure that may pass is tried again."""
+        and only here, a failure that may pass is tried again, and a full engine is waited for."""
         body = _request_body(request, info)
         headers = _request_headers(request)
+        deadline = time.monotonic() + self._admission.limit_seconds(_priority(request))
+        for num_refusals in itertools.count(1):
+            try:
+                return self._send_repeatedly(body, headers)
+            except EngineOverloaded:
+                pause = pause_seconds(num_refusals)
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+        raise AssertionError("the loop has no end of its own")
+
+    def _send_repeatedly(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
         for attempt in range(1, self._retries.max_attempts + 1):
             try:
                 return self._send_once(body, headers)
@@ -351,8 +369,13 @@ def _request_body(request: GenerationRequest, info: EngineInfo) -> dict[str, Any
     if request.num_logprobs and info.reports_logprobs:
         fields = logprobs_fields(request.num_logprobs)
         body |= fields if info.reports_token_ids else {"logprobs": request.num_logprobs}
-    if request.priority and info.accepts_priority:
-        body["priority"] = request.priority
+    if _priority(request) and info.accepts_priority:
+        body["priority"] = _priority(request)
     if request.kept is not None and info.keeps_context:
         body[KEPT_FIELD] = request.kept.as_json()
     return body
+
+
+def _priority(request: GenerationRequest) -> int:
+    """The request's own, else that of the work it is part of."""
+    return request.priority or current_priority()

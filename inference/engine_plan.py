@@ -15,6 +15,7 @@ from inference.capacity.rates import EngineRates
 from inference.capacity.shape import read_config, shape_of
 from inference.capacity.weights import read_stored_weights
 from inference.engine_profiles import CPU_BLOCK_TOKENS, Machine, cpu_dtype
+from inference.service_profiles import controls_of
 
 GPU_BLOCK_TOKENS = 16
 
@@ -48,12 +49,14 @@ def plan_engine(
     model_folder: Path,
     data_folder: Path,
     machine: Machine,
+    draft_folder: Path | None = None,
     rates: EngineRates | None = None,
 ) -> CapacityPlan:
     """The plan.
 
     Args:
         model_folder: a prepared model's, or any folder with a `config.json`; or that file.
+        draft_folder: of the draft model, where one guesses.
         data_folder: where what was measured of this machine's CPU is kept.
 
     Raises:
@@ -63,24 +66,31 @@ def plan_engine(
     if options.gpu and options.on_cpu:
         raise InvalidInput("The plan is for a GPU and for the CPU.", remedy="Give one of --gpu and --cpu.")
     device = _device(options, data_folder)
+    controls = controls_of(settings, "gpu" if device.is_gpu else "cpu")
     shape = shape_of(read_config(model_folder))
     context = options.context_tokens or min(settings.max_model_len, shape.max_position)
     kv_bytes = options.kv_bytes or (None if device.is_gpu else settings.kv_cache_bytes)
+    dtype = options.dtype or ("" if settings.dtype == "auto" else settings.dtype)
+    block_tokens = options.block_tokens or settings.block_size
+    quantization = options.quantization or settings.quantization
     request = PlanRequest(
         shape=shape,
         stored=read_stored_weights(model_folder),
         device=device,
         context_tokens=context,
-        concurrency=options.concurrency or settings.max_num_seqs,
+        concurrency=options.concurrency or controls.max_num_seqs,
         answer_tokens=min(options.answer_tokens, context // 2),
-        dtype=options.dtype or (_gpu_dtype(shape.dtype) if device.is_gpu else cpu_dtype(machine)),
-        kv_dtype=options.kv_dtype or "auto",
-        quantization=options.quantization,
+        dtype=dtype or (_gpu_dtype(shape.dtype) if device.is_gpu else cpu_dtype(machine)),
+        kv_dtype=options.kv_dtype or settings.kv_cache_dtype,
+        quantization="" if quantization == "none" else quantization,
         tensor_parallel=options.tensor_parallel or settings.tensor_parallel_size,
-        block_tokens=options.block_tokens or (GPU_BLOCK_TOKENS if device.is_gpu else CPU_BLOCK_TOKENS),
+        block_tokens=block_tokens or (GPU_BLOCK_TOKENS if device.is_gpu else CPU_BLOCK_TOKENS),
         kv_bytes=kv_bytes,
         utilization=settings.gpu_memory_utilization,
-        max_num_seqs=max(settings.max_num_seqs, options.concurrency or 0),
+        max_num_batched_tokens=controls.max_num_batched_tokens,
+        max_num_seqs=controls.max_num_seqs,
+        draft=None if draft_folder is None else shape_of(read_config(draft_folder)),
+        draft_stored=None if draft_folder is None else read_stored_weights(draft_folder),
     )
     return make_plan(request, rates)
 

