@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, str] = {
     "grounding": "bench.grounding",
     "context": "bench.context",
     "planner": "bench.planner",
+    "decode": "bench.decode",
     "restart": "bench.restart",
 }
 

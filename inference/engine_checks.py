@@ -63,11 +63,6 @@ def _contradictions(
             "LONGLEAF_ENGINE__DISAGGREGATION needs GPUs: NIXL moves keys and values between them.",
             "Set it to none; on CPU one engine computes prompts and answers.",
         )
-    if settings.disaggregation != "none" and settings.kv_offload_bytes:
-        yield (
-            "An engine hands its keys and values to another or to its own tiers, not to both.",
-            "Set LONGLEAF_ENGINE__KV_OFFLOAD_BYTES to 0, or LONGLEAF_ENGINE__DISAGGREGATION to none.",
-        )
 
 
 def _speculation(

@@ -70,6 +70,8 @@ def engine_command(
     checked = CheckedMachine(profile, machine.has_avx512, machine.has_bf16_tiles)
     check_engine(settings, controls, checked, published=published)
     flags, variables = _cpu_profile(settings, machine) if profile == "cpu" else _gpu_profile(settings)
+    if settings.disaggregation != "none":
+        kv_store_dir = None  # an engine hands its keys and values to another or keeps them, not both
     # -P: whatever lies in the working directory must not shadow what vLLM imports.
     argv = (python, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder))
     return EngineCommand(

@@ -1,0 +1,122 @@
+"""A real vLLM that guesses n-grams, as it is launched by default: same text, every control, mixed batches."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.settings import EngineSettings
+from inference.completions_client import CompletionsClient
+from inference.controls import LOST_TO_SPECULATION
+from inference.engine_launcher import EngineProcess
+from inference.local_engine import local_engine_command
+from inference.prepare import prepare_model
+from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
+from inference.registry import find_model
+from inference.tokenizers import HuggingFaceTokenizer
+
+pytest.importorskip("vllm")
+
+MODEL = "smollm2-135m-instruct"
+TEXT = (
+    "The lighthouse of Aldora was built in 1874 by the engineer Maria Castelin. It stands forty-two metres "
+    "high on the northern cliff. Every evening the keeper climbs two hundred and twelve steps to light the lamp. "
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_cache: Path) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(prepare_model(find_model(MODEL), model_cache))
+
+
+@pytest.fixture(scope="module")
+def client(
+    model_cache: Path, tokenizer: HuggingFaceTokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CompletionsClient]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    settings = EngineSettings(port=port, kv_cache_bytes=256 * 1024 * 1024)  # type: ignore[call-arg]
+    command = local_engine_command(settings, model_cache)
+    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
+    process = EngineProcess(command, host=settings.host, port=port, log_path=log_path)
+    process.start()
+    try:
+        process.wait_ready(timeout_seconds=300)
+        client = CompletionsClient(process.url, model=MODEL)
+        yield client
+        client.close()
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def prompt(tokenizer: HuggingFaceTokenizer) -> list[int]:
+    frame = tokenizer.chat_frame(has_system=True)
+    task = tokenizer.encode(f"Repeat the following text word for word:\n\n{TEXT}\n\n{TEXT}\n\nRepeat it.")
+    return [*frame.head, *tokenizer.encode("You copy text."), *frame.middle, *task, *frame.tail]
+
+
+def generate(client: CompletionsClient, prompt: list[int], **controls: Any) -> list[GenerationDelta]:
+    sampling = SamplingParameters(**{"max_tokens": 48} | controls)
+    with client.stream(GenerationRequest(prompt, sampling)) as deltas:
+        return list(deltas)
+
+
+def text(deltas: list[GenerationDelta]) -> str:
+    return "".join(delta.text for delta in deltas)
+
+
+def test_the_engine_guesses_and_holds_every_control(client: CompletionsClient) -> None:
+    info = client.info()
+    assert info.speculates
+    assert info.controls >= LOST_TO_SPECULATION
+
+
+def test_guessed_text_is_the_text_without_guesses_in_fewer_steps(
+    client: CompletionsClient, prompt: list[int]
+) -> None:
+    guessed = generate(client, prompt)
+    # A bias on a token that never comes changes nothing but that nothing is guessed.
+    plain = generate(client, prompt, logit_bias=((17_000, -1.0),))
+    assert text(guessed) == text(plain)
+    assert "Maria Castelin" in text(guessed)
+    assert len(guessed) < 0.6 * len(plain)
+
+
+def test_no_pair_of_words_comes_twice(client: CompletionsClient, prompt: list[int]) -> None:
+    words = text(generate(client, prompt, no_repeat_ngram_size=2, max_tokens=64)).split()
+    pairs = list(pairwise(words))
+    assert len(pairs) == len(set(pairs))
+
+
+def test_a_biased_token_does_not_come(
+    client: CompletionsClient, tokenizer: HuggingFaceTokenizer, prompt: list[int]
+) -> None:
+    banned = {*tokenizer.encode(" lighthouse"), *tokenizer.encode("lighthouse")}
+    assert "lighthouse" in text(generate(client, prompt))
+    biased = text(generate(client, prompt, logit_bias=tuple((token, -100.0) for token in banned)))
+    assert "lighthouse" not in biased
+
+
+def test_min_p_of_one_is_greedy_at_any_temperature(client: CompletionsClient, prompt: list[int]) -> None:
+    greedy = text(generate(client, prompt))
+    assert text(generate(client, prompt, min_p=1.0, temperature=1.9, seed=3)) == greedy
+    assert text(generate(client, prompt, temperature=1.9, seed=3)) != greedy
+
+
+def test_requests_with_and_without_guesses_share_a_batch(
+    client: CompletionsClient, prompt: list[int]
+) -> None:
+    greedy = text(generate(client, prompt))
+    other = text(generate(client, prompt, no_repeat_ngram_size=2))
+    with ThreadPoolExecutor(6) as pool:
+        controls: list[dict[str, Any]] = [{}, {"no_repeat_ngram_size": 2}, {}] * 2
+        texts = list(pool.map(lambda given: text(generate(client, prompt, **given)), controls))
+    assert texts == [greedy, other, greedy] * 2
