@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineUnavailable, TooLong
+from core.errors import EngineOverloaded, EngineUnavailable, TooLong
 from core.ids import AnswerId, JobId
 from generation.questions import MAX_QUESTION_CHARACTERS
 from storage.answers import AnswerRepository
@@ -127,6 +127,18 @@ def test_an_engine_that_is_away_is_503(house: House) -> None:
 
     with house.worker.running(fail, house.north):
         assert ask(house, wait_seconds=20).status_code == 503
+
+
+def test_an_engine_that_stays_full_is_503_with_the_time_to_come_back(house: House) -> None:
+    def fail(job_id: JobId) -> None:
+        house.worker.claim(job_id)
+        house.worker.fail(job_id, EngineOverloaded("The generation engine is full."))
+        house.worker.publish(job_id, "finished", {"status": "failed"})
+
+    with house.worker.running(fail, house.north):
+        response = ask(house, wait_seconds=20)
+    assert (response.status_code, response.json()["code"]) == (503, "engine_overloaded")
+    assert int(response.headers["retry-after"]) > 0
 
 
 def test_an_answer_cancelled_while_it_is_waited_for_says_so(house: House) -> None:

@@ -17,6 +17,7 @@ from accounting.price_table import sync_price_book
 from core.clock import utc_now
 from core.errors import JobCancelled, LeaseLost, NotFound
 from core.ids import AnswerId, CollectionId, EvaluationId, JobId, TenantId
+from core.priority import BACKGROUND
 from evaluation.pipeline import EvaluationPipeline
 from evaluation.questions import GoldQuestion
 from evaluation.registration import close_evaluation, register_evaluation
@@ -152,6 +153,14 @@ class House:
 @pytest.fixture
 def house(database: Database) -> House:
     return House(database)
+
+
+def test_questions_of_an_evaluation_come_after_those_that_somebody_waits_for(house: House) -> None:
+    evaluation = house.register()
+    house.slice(evaluation)
+    job_ids = [answer.job_id for answer in house.queued_answers()]
+    assert job_ids
+    assert {house.claim(job_id).job.priority for job_id in job_ids} == {BACKGROUND}
 
 
 def test_questions_are_asked_a_few_at_a_time_scored_and_reported(house: House) -> None:

@@ -17,10 +17,11 @@ from core.errors import (
     UnreadableDocument,
 )
 from core.ids import JobId
+from core.priority import BACKGROUND, INTERACTIVE, current_priority
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob, JobRepository
+from storage.jobs import ClaimedJob, JobRepository, Queue
 from storage.models import Job
 from storage.paging import PageRequest
 from tests.pipeline_fixtures import House, build_house
@@ -49,13 +50,20 @@ def house(database: Database, tmp_path: Path) -> House:
     return build_house(database, tmp_path / "home")
 
 
-def execute(house: House, handler: ScriptedHandler, *, max_attempts: int = 3) -> Job:
+def execute(
+    house: House,
+    handler: ScriptedHandler,
+    *,
+    max_attempts: int = 3,
+    queue: Queue = "batch",
+    payload: dict[str, bool] | None = None,
+) -> Job:
     """A job's row after one call of the executor."""
     with house.database.write() as session:
         job = JobRepository(session, house.principal.tenant_id).create(
             "scripted",
-            queue="batch",
-            payload={},
+            queue=queue,
+            payload=payload or {},
             collection_id=None,
             key_id=None,
             max_attempts=max_attempts,
@@ -76,6 +84,30 @@ def failing(error: Exception) -> ScriptedHandler:
 def cancel(house: House, run: JobRun) -> None:
     with house.database.write() as session:
         JobRepository(session, house.principal.tenant_id).request_cancel(run.job.id)
+
+
+@pytest.mark.parametrize(
+    ("queue", "payload", "priority"),
+    [
+        ("interactive", {}, INTERACTIVE),
+        ("interactive", {"background": True}, BACKGROUND),
+        ("batch", {}, BACKGROUND),
+    ],
+)
+def test_what_nobody_waits_for_works_in_the_background(
+    house: House, queue: Queue, payload: dict[str, bool], priority: int
+) -> None:
+    seen: list[int] = []
+
+    def work(run: JobRun) -> RunOutcome:
+        seen.append(current_priority())
+        with house.database.write() as session:
+            run.succeed(session)
+        return "done"
+
+    execute(house, ScriptedHandler(work), queue=queue, payload=payload)
+    assert seen == [priority]
+    assert current_priority() == INTERACTIVE
 
 
 @pytest.mark.parametrize(
