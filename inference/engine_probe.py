@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -140,10 +141,10 @@ def _probe_completion(
     """One completion's figures, and the names of those fields in `known` that are accepted."""
     accepted = frozenset(known)
     response = post(_probe(model, _merged(known.values())))
-    if known and response.status_code in _REFUSALS:
+    if known and _is_refusal(response):
         accepted = frozenset(name for name in known if not _refuses(post, _probe(model, known[name])))
         response = post(_probe(model, _merged(known[name] for name in accepted)))
-    if accepted and response.status_code in _REFUSALS:  # each alone, but not together
+    if accepted and _is_refusal(response):  # each alone, but not together
         accepted = frozenset()
         response = post(_probe(model, {}))
     if response.status_code != 200:
@@ -205,7 +206,18 @@ def _keeps_controls(post: Post, model: str) -> bool:
 
 
 def _refuses(post: Post, body: dict[str, Any]) -> bool:
-    return post(body).status_code in _REFUSALS
+    return _is_refusal(post(body))
+
+
+def _is_refusal(response: httpx.Response) -> bool:
+    """By its status, or by the first event: vLLM looks at some values only once it has begun to stream."""
+    if response.status_code != 200 or "text/event-stream" not in response.headers.get("content-type", ""):
+        return response.status_code in _REFUSALS
+    first = next(iter(EventDecoder().feed(response.content)), "")
+    try:
+        return json.loads(first)["error"]["code"] in _REFUSALS
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _notes(info: EngineInfo, *, says_window: bool) -> tuple[str, ...]:

@@ -156,7 +156,6 @@ class _Handler(BaseHTTPRequestHandler):
             body.get("cache_salt") == ""
             or any(isinstance(body.get(name), str) for name in _NEVER_TEXT)
             or body.get("bad_words") == 1
-            or (body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"} and behaviour.has_processor)
             or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:
@@ -180,6 +179,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _events(self, body: dict[str, Any]) -> Iterator[bytes]:
         behaviour = self.server.behaviour
+        minds = behaviour.knows_extensions and behaviour.has_processor
+        if minds and body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"}:
+            # As vLLM does, which looks at a processor's arguments once it has begun to stream.
+            yield _event({"error": {"message": "it must be an integer", "code": 400}})
+            yield b"data: [DONE]\n\n"
+            return
         text = behaviour.answer[: body["max_tokens"]]
         for number, character in enumerate(text, start=1):
             self._misbehave(number - 1)
