@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import InvalidInput
+from core.errors import InvalidInput, Misconfigured, ModelUnavailable
 from core.settings import EngineSettings
 from inference.capacity.cpu_speed import cpu_speed
 from inference.capacity.devices import Device, find_gpu
+from inference.capacity.kv_cache import kv_layout
 from inference.capacity.local_gpu import local_gpu
 from inference.capacity.plan import CapacityPlan, PlanRequest, make_plan
 from inference.capacity.rates import EngineRates
@@ -93,6 +94,38 @@ def plan_engine(
         draft_stored=None if draft_folder is None else read_stored_weights(draft_folder),
     )
     return make_plan(request, rates)
+
+
+def require_room(settings: EngineSettings, *, model_folder: Path, machine: Machine) -> None:
+    """Nothing if the CPU profile's KV space holds one sequence of the whole window.
+
+    Raises:
+        Misconfigured: it does not; vLLM would load the weights first and end then.
+    """
+    try:
+        shape = shape_of(read_config(model_folder))
+        layout = kv_layout(
+            shape,
+            dtype=_cpu_kv_dtype(settings, machine),
+            block_tokens=settings.block_size or CPU_BLOCK_TOKENS,
+            tensor_parallel=settings.tensor_parallel_size,
+            max_in_flight_tokens=controls_of(settings, "cpu").max_num_batched_tokens,
+        )
+    except (InvalidInput, ModelUnavailable):
+        return  # of a shape that the planner does not know: vLLM will tell
+    needed = layout.blocks_of(settings.max_model_len) * layout.bytes_per_block
+    if needed > settings.kv_cache_bytes:
+        raise Misconfigured(
+            f"A sequence of {settings.max_model_len:,} tokens of {settings.model} needs {needed:,} bytes of "
+            f"KV space; LONGLEAF_ENGINE__KV_CACHE_BYTES is {settings.kv_cache_bytes:,}.",
+            remedy="Raise it, or lower LONGLEAF_ENGINE__MAX_MODEL_LEN.",
+        )
+
+
+def _cpu_kv_dtype(settings: EngineSettings, machine: Machine) -> str:
+    if settings.kv_cache_dtype != "auto":
+        return settings.kv_cache_dtype
+    return cpu_dtype(machine) if settings.dtype == "auto" else settings.dtype
 
 
 def _device(options: PlanOptions, data_folder: Path) -> Device:

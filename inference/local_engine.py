@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.settings import EngineSettings
 from inference.engine_checks import published_quantization
+from inference.engine_plan import require_room
 from inference.engine_profiles import EngineCommand, engine_command
 from inference.machine import choose_profile, detect_machine
 from inference.prepare import model_path
@@ -26,12 +27,15 @@ def local_engine_command(
     """
     spec = find_model(settings.model, role="generator", revision=settings.revision)
     folder = model_path(spec, model_dir)
+    profile, machine = choose_profile(settings), detect_machine()
+    if profile == "cpu":
+        require_room(settings, model_folder=folder, machine=machine)
     draft = find_model(settings.draft_model, role="generator") if settings.draft_model else None
     return engine_command(
         settings,
         model_folder=folder,
-        profile=choose_profile(settings),
-        machine=detect_machine(),
+        profile=profile,
+        machine=machine,
         developer_endpoints=developer_endpoints,
         draft_folder=model_path(draft, model_dir) if draft else None,
         published=published_quantization(folder),

@@ -42,7 +42,7 @@ def client(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    settings = EngineSettings(port=port, kv_cache_bytes=256 * 1024 * 1024)  # type: ignore[call-arg]
+    settings = EngineSettings(port=port, max_model_len=2048, kv_cache_bytes=256 * 1024 * 1024)  # type: ignore[call-arg]
     command = local_engine_command(settings, model_cache)
     log_path = tmp_path_factory.mktemp("engine") / "engine.log"
     process = EngineProcess(command, host=settings.host, port=port, log_path=log_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.engine_checks import published_quantization
+from inference.engine_plan import require_room
 from inference.engine_profiles import EngineCommand, Machine, engine_command
 from inference.service_profiles import Profile, controls_of
+from tests.unit.test_capacity import SMOLLM2_135M
 
 MACHINE = Machine(cpu_ids=(0, 1), has_bf16_tiles=False, openmp_library=None)
 
@@ -176,3 +179,14 @@ def test_the_quantization_is_read_off_the_model(tmp_path: Path) -> None:
     assert published_quantization(tmp_path) == ""
     (tmp_path / "config.json").write_text('{"quantization_config": {"quant_method": "awq"}}')
     assert published_quantization(tmp_path) == "awq"
+
+
+def test_kv_space_for_less_than_one_sequence_is_refused_with_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2_135M), encoding="utf-8")
+    room = partial(require_room, model_folder=tmp_path, machine=MACHINE)
+    room(EngineSettings())  # type: ignore[call-arg]
+    with pytest.raises(Misconfigured, match="377,487,360 bytes") as refused:
+        room(EngineSettings(kv_cache_bytes=256 * 1024 * 1024))  # type: ignore[call-arg]
+    assert "MAX_MODEL_LEN" in refused.value.remedy
+    room(EngineSettings(kv_cache_bytes=256 * 1024 * 1024, max_model_len=4096))  # type: ignore[call-arg]
+    require_room(EngineSettings(), model_folder=tmp_path / "nothing", machine=MACHINE)  # type: ignore[call-arg]
