@@ -21,7 +21,15 @@ from core.errors import EmptyInput, InvalidInput, TooLong
 from core.ids import CollectionId, TenantId
 from core.settings import Settings
 from generation.questions import QuestionParameters
-from generation.quotes import MIN_SIMILAR, Forecast, ModelFacts, Span, explicit_tokens, forecast_tokens
+from generation.quotes import (
+    MIN_SIMILAR,
+    Forecast,
+    ModelFacts,
+    Span,
+    explicit_tokens,
+    forecast_tokens,
+    longest_answer,
+)
 from inference.capacity.rates import fit_rates
 from inference.registry import ModelSpec, find_model
 from storage.collection_size import collection_size
@@ -92,7 +100,6 @@ def quote_question(
     collection_id: CollectionId,
     question: str,
     parameters: QuestionParameters,
-    num_samples: int = 1,
 ) -> Quote:
     """What asking this would take.
 
@@ -105,7 +112,7 @@ def quote_question(
     if not any(character.isalnum() for character in question):
         raise EmptyInput("The question is empty.", remedy="Ask something in `question`.")
     facts = _facts(settings, parameters)
-    _check_room(parameters.max_tokens or settings.ask.max_answer_tokens, facts.max_model_len)
+    _check_room(longest_answer(parameters, settings.ask), facts.max_model_len)
     size = collection_size(session, tenant_id, collection_id, document_ids=parameters.filter.document_ids)
     similar = list_similar_uses(session, tenant_id, collection_id, mode=facts.mode, limit=_MAX_SIMILAR)
     forecast = forecast_tokens(
@@ -115,7 +122,6 @@ def quote_question(
         facts=facts,
         size=size,
         similar=similar,
-        num_samples=num_samples,
     )
     basis = _basis_of_tokens(size.num_chunks, len(similar))
     return _priced(session, tenant_id, settings, facts.mode, forecast, similar, basis)
@@ -159,8 +165,11 @@ def _facts(settings: Settings, parameters: QuestionParameters) -> ModelFacts:
     spec = _generator(settings)
     defaults = ModelDefaults.of(spec.num_parameters)
     configured = settings.ask.extraction
+    # What has a form is written, not chosen.
+    is_formed = parameters.format is not None or bool(parameters.must_include)
+    default_mode = "abstractive" if is_formed else defaults.mode
     return ModelFacts(
-        mode=defaults.mode if parameters.mode == "auto" else parameters.mode,
+        mode=default_mode if parameters.mode == "auto" else parameters.mode,
         extraction=defaults.extraction if configured == "auto" else configured,
         extracted_tokens=settings.ask.extracted_tokens or defaults.extracted_tokens,
         is_brief=defaults.is_brief,

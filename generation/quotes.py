@@ -12,6 +12,7 @@ from accounting.stages import Stage
 from core.settings import AskSettings
 from generation.instructions import instructions_for
 from generation.questions import QuestionParameters
+from generation.sampling import sampling_of
 from storage.collection_size import CollectionSize
 
 MIN_SIMILAR = 5
@@ -83,7 +84,6 @@ def forecast_tokens(
     facts: ModelFacts,
     size: CollectionSize,
     similar: Sequence[AnswerUse],
-    num_samples: int = 1,
 ) -> Forecast:
     """Tokens by the stage that prices them; stages that the question does not touch are left out.
 
@@ -92,10 +92,15 @@ def forecast_tokens(
     """
     forecast = _encoder_tokens(question, parameters, settings, size)
     if facts.mode != "extractive" and size.num_chunks:
-        forecast |= _generator_tokens(question, parameters, settings, facts, size, num_samples)
+        forecast |= _generator_tokens(question, parameters, settings, facts, size)
     if len(similar) < MIN_SIMILAR:
         return forecast
     return _as_similar(forecast, similar)
+
+
+def longest_answer(parameters: QuestionParameters, settings: AskSettings) -> int:
+    """Tokens that the answer may have at most, by its presets and by what was asked for."""
+    return sampling_of(parameters, default_max_tokens=settings.max_answer_tokens).max_tokens
 
 
 def explicit_tokens(*, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> Forecast:
@@ -134,9 +139,9 @@ def _generator_tokens(
     settings: AskSettings,
     facts: ModelFacts,
     size: CollectionSize,
-    num_samples: int,
 ) -> dict[Stage, Span]:
-    max_tokens = parameters.max_tokens or settings.max_answer_tokens
+    num_samples = parameters.n or 1
+    max_tokens = longest_answer(parameters, settings)
     room = max(1, facts.max_model_len - max_tokens)
     fixed = _fixed_tokens(question, facts)
     material = _material_tokens(parameters, settings, facts, size)

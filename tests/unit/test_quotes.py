@@ -64,6 +64,11 @@ def test_a_written_answer_reads_passages_and_writes_at_most_what_was_allowed() -
     assert found[Stage.PREFILL_CACHED].low == 0
 
 
+def test_presets_and_samples_say_how_much_is_written() -> None:
+    assert forecast(length="short")[Stage.DECODE].high == 100
+    assert forecast(n=3, max_tokens=50, temperature=0.7)[Stage.DECODE].high == 150
+
+
 def test_an_extractive_answer_asks_nothing_of_the_generator() -> None:
     found = forecast(facts=ModelFacts("extractive", "embedding", 150, True, False, 8192))
     assert set(found) == {Stage.EMBED, Stage.RERANK, Stage.EXTRACT}
