@@ -23,8 +23,10 @@ def keep_controls() -> None:
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.sample import logits_processor
+    from vllm.v1.sample.rejection_sampler import RejectionSampler
 
     places = (
+        (RejectionSampler, "forward"),
         (SamplingParams, "_validate_spec_decode"),
         (Scheduler, "update_draft_token_ids"),
         (logits_processor, "build_logitsprocs"),
@@ -36,6 +38,7 @@ def keep_controls() -> None:
     SamplingParams._validate_spec_decode = _checked_unless_ngram(SamplingParams._validate_spec_decode)
     Scheduler.update_draft_token_ids = _without_guesses(Scheduler.update_draft_token_ids)
     logits_processor.build_logitsprocs = _built_in_spite(logits_processor.build_logitsprocs)
+    RejectionSampler.forward = _plain_without_guesses(RejectionSampler.forward)
     runner = sys.modules.get(_RUNNER)
     if runner is not None and hasattr(runner, "build_logitsprocs"):
         runner.build_logitsprocs = logits_processor.build_logitsprocs  # type: ignore[attr-defined]
@@ -72,6 +75,21 @@ def _without_guesses(update: Any) -> Any:
         update(self, draft_token_ids)
 
     return updated
+
+
+def _plain_without_guesses(forward: Any) -> Any:
+    """A step in which nothing was guessed for anybody, by the plain sampler.
+
+    vLLM 0.32 checks the guesses all the same, and with `top_k` dies of having none.
+    """
+
+    @functools.wraps(forward)
+    def sampled(self: Any, metadata: Any, draft_probs: Any, logits: Any, sampling_metadata: Any) -> Any:
+        if any(metadata.num_draft_tokens):
+            return forward(self, metadata, draft_probs, logits, sampling_metadata)
+        return self.sampler(logits=logits[metadata.bonus_logits_indices], sampling_metadata=sampling_metadata)
+
+    return sampled
 
 
 def _built_in_spite(build: Any) -> Any:

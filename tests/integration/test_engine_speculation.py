@@ -111,6 +111,13 @@ def test_min_p_of_one_is_greedy_at_any_temperature(client: CompletionsClient, pr
     assert text(generate(client, prompt, temperature=1.9, seed=3)) != greedy
 
 
+def test_a_step_without_any_guess_takes_every_cut(client: CompletionsClient, prompt: list[int]) -> None:
+    # Nothing matches in the first steps, with which vLLM 0.32 by itself ends over top_k.
+    for cuts in ({"top_k": 5}, {"top_p": 0.9}, {"top_k": 5, "top_p": 0.9}):
+        assert text(generate(client, prompt[:20], temperature=0.8, seed=1, max_tokens=8, **cuts))
+    assert client.is_healthy()
+
+
 def test_requests_with_and_without_guesses_share_a_batch(
     client: CompletionsClient, prompt: list[int]
 ) -> None:
