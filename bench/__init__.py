@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "planner": "bench.planner",
     "decode": "bench.decode",
     "restart": "bench.restart",
+    "position_reuse": "bench.position_reuse",
 }
 
 

@@ -131,10 +131,10 @@ class _Ward:
     def _ask(self, document: _Document) -> _Asked:
         answer = self._put(document.question, self._ids[document.name])
         context, timings, used = answer["steps"]["context"], answer["timings"] or {}, answer["usage"] or {}
-        if not context.get("kept_tokens"):
+        if context["context"] != "whole":
             raise EngineIncapable(
-                f"The engine was not asked to keep {document.name}: {context.get('reason')}.",
-                remedy="It must fit the window, and LONGLEAF_ENGINE__KV_STORE_BYTES must not be 0.",
+                f"{document.name} did not go into the prompt whole: {context['reason']}.",
+                remedy="Raise LONGLEAF_ENGINE__MAX_MODEL_LEN.",
             )
         return _Asked(
             used["prompt_tokens"], used["cached_tokens"], timings["engine_ttft_seconds"], answer["text"]
@@ -168,9 +168,8 @@ class _Ward:
             time.sleep(1.0)
 
     def _restart(self) -> None:
-        old = self._stack.pid("engine")
         self._stack.kill("engine")
-        _wait(lambda: self._stack.pid("engine") not in (old, None), seconds=60)
+        _wait(lambda: self._stack.state("engine") != "ready", seconds=60)
         self._stack.wait_ready("engine")
 
 
@@ -187,7 +186,7 @@ def _wait(condition: Callable[[], bool], *, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise EngineUnavailable("The engine was not started again.", remedy="Look into its log.")
+            raise EngineUnavailable("The engine outlived being killed.", remedy="Look into its log.")
         time.sleep(0.2)
 
 

@@ -245,7 +245,7 @@ class AnswerWriter:
         kept: KeptText | None,
         constraint: OutputConstraint | None = None,
     ) -> GenerationRequest:
-        if kept is not None:
+        if kept is not None and self._generator.info().keeps_context:
             attempt.note("context", {"kept_tokens": kept.num_tokens})
         return GenerationRequest(
             prompt_token_ids=prompt.token_ids,

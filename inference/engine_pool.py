@@ -284,6 +284,7 @@ def _merged(infos: Sequence[EngineInfo]) -> EngineInfo:
         accepts_priority=all(info.accepts_priority for info in infos),
         stops_repetition=all(info.stops_repetition for info in infos),
         constrains_output=any(info.constrains_output for info in infos),
+        keeps_context=any(info.keeps_context for info in infos),
         controls=controls,
         speculates=all(info.speculates for info in infos),
         notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
