@@ -177,7 +177,10 @@ class AskSettings(BaseModel):
     )
     extractive_sentences: int = Field(2, ge=1, le=10, description="Most sentences of an extractive answer.")
     extractive_sure_lead: float | None = Field(
-        4.0, gt=0, description="One sentence is the answer where it leads the next by so much; empty: never."
+        4.0,
+        gt=0,
+        description="One sentence is the answer where it leads the next by so much, or by a quarter of it where "
+        "that is of another passage; empty: never.",
     )
     trace: Literal["off", "auto", "full"] = Field(
         "auto", description="auto: figures always, tokens and texts where a question asks; full: always."

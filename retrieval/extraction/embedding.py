@@ -50,7 +50,7 @@ class EmbeddingExtractor:
             tokenizer: the generator's.
             max_sentences: how many are embedded.
             sure_lead: where `num_sentences` are asked for, give the best alone if it leads by so
-                much (see `SURE_LEAD`); None: always as many as asked for.
+                much (see `SURE_LEAD`, `stop_when_sure`); None: always as many as asked for.
         """
         self._embedder = embedder
         self._count = tokenizer.count
@@ -82,7 +82,7 @@ class EmbeddingExtractor:
             scores[read] += similarity_scores(similarities)
         chosen = selection.choose(best_first(scores))
         if selection.limit.num_sentences is not None:
-            chosen = stop_when_sure(chosen, scores, self._sure_lead)
+            chosen = stop_when_sure(chosen, scores, candidates, self._sure_lead)
         return selection.end(chosen, scores, uses=uses, method=self.name)
 
     def _query(

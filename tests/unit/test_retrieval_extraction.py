@@ -29,6 +29,7 @@ from retrieval.extraction import (
 from retrieval.extraction.answer_types import asked_type, matches_type
 from retrieval.extraction.candidates import list_candidates
 from retrieval.extraction.choice import choice_schema, read_choice
+from retrieval.extraction.selection import stop_when_sure
 from retrieval.passages import Passage
 from retrieval.sentence_vectors import SentenceVectors
 from retrieval.term_weights import TermWeights, terms_of
@@ -359,6 +360,22 @@ def test_one_sentence_is_enough_where_it_leads_by_far() -> None:
     alike = [passage("尼罗河长6650公里。尼罗河全长6650公里。")]
     assert len(extract(when_sure, "尼罗河多长？", alike, num_sentences=2).sentences) == 2
     assert extract(when_sure, question, [passage(text)], max_tokens=len(text)).tokens_kept == len(text)
+
+
+@pytest.mark.parametrize(
+    ("lead", "is_elsewhere", "num_given"),
+    [(3.9, False, 2), (4.0, False, 1), (0.9, True, 2), (1.0, True, 1)],
+)
+def test_a_sentence_of_another_passage_has_to_come_nearer(
+    lead: float, is_elsewhere: bool, num_given: int
+) -> None:
+    texts = ("The Nile is 6,650 kilometres long.", "尼罗河长6650公里。")
+    passages = (
+        [passage(texts[0]), passage(texts[1], name="doc_2")] if is_elsewhere else [passage(" ".join(texts))]
+    )
+    candidates = list_candidates(passages)
+    kept = stop_when_sure([0, 1], np.array([lead, 0.0]), candidates, SURE_LEAD)
+    assert kept == [0, 1][:num_given]
 
 
 # ---- by a cross-encoder --------------------------------------------------------------------------
