@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -11,8 +11,12 @@ WIDE_TEMPERATURE = 0.9
 STRONG_REPETITION = 1.3
 STRONG_PENALTY = 1.0
 HIGH_ENTROPY = 2.0
-DOUBTFUL_ENTROPY = 3.0
-DOUBTFUL_SHARE = 0.1
+DOUBTFUL_ENTROPY = 2.0
+DOUBTFUL_SHARE = 0.2
+UNLIKELY_SHARE = 0.1
+REPEATED_SHARE = 0.3
+REPEATED_TOKENS = 4
+LEAST_ATTENTION = 0.02
 LOW_COVERAGE = 0.4
 SPLIT_SHARE = 0.5
 FULL_KV = 0.9
@@ -169,9 +173,8 @@ def _context(prompt: Mapping[str, Any]) -> Iterator[Check]:
 def _support(answer: Mapping[str, Any], trace: Mapping[str, Any]) -> Iterator[Check]:
     found = trace["attribution"]
     if answer["outcome"] == "refused":
-        detail = "it was refused: " + (
-            "; ".join(answer["warnings"]) or "the passages do not support an answer"
-        )
+        why = "; ".join(answer["warnings"]).rstrip(".") or "the passages do not support an answer"
+        detail = f"it was refused: {why}"
         yield Check("support", "look", detail, "See the nearest passages; rephrase, or upload what answers.")
         return
     rows = found["statements"] if found else []
@@ -198,11 +201,15 @@ def _attention(trace: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("attention", "unknown", detail, "`longleaf trace ANSWER --attention` reads it.")
         return
     num_passages = len(found["passages"])
-    flat = [
-        row
-        for row in found["sentences"]
-        if num_passages > 1 and max(row["shares"], default=0.0) < 1.5 / num_passages
-    ]
+    means = [sum(row["weights"]) for row in found["sentences"]]
+    if means and max(means) < LEAST_ATTENTION:
+        detail = f"at most {max(means):.1%} of it goes to passages"
+        yield Check("attention", "look", detail, "Fewer and shorter passages, or a larger model.")
+        return
+    if num_passages <= 1:
+        yield Check("attention", "ok", "there is one passage, and it is looked at")
+        return
+    flat = [row for row in found["sentences"] if max(row["shares"], default=0.0) < 1.5 / num_passages]
     if flat:
         detail = f"{len(flat)} of {len(found['sentences'])} sentences look at no passage more than at others"
         yield Check("attention", "look", detail, "Fewer passages (`num_passages`) make a small model look.")
@@ -228,9 +235,22 @@ def _stop(written: Mapping[str, Any]) -> Iterator[Check]:
     elif num_tokens <= 1:
         remedy = "Set `min_tokens`, or ask more plainly."
         yield Check("stop", "look", "the model ended at once", remedy)
+    elif (share := _repeated_share(written["tokens"])) > REPEATED_SHARE:
+        detail = f"{share:.0%} of it was there before: it repeats itself"
+        remedy = "Set `repetition_penalty` 1.1, or `no_repeat_ngram_size` 4."
+        yield Check("stop", "look", detail, remedy)
     else:
         by = f" by {stopped_by!r}" if isinstance(stopped_by, str) else ""
         yield Check("stop", "ok", f"it ended by itself after {num_tokens} tokens{by}")
+
+
+def _repeated_share(tokens: Sequence[Mapping[str, Any]]) -> float:
+    """Which share of the sequences of four tokens came before."""
+    ids = [token.get("token_id") for token in tokens]
+    if None in ids or len(ids) < 2 * REPEATED_TOKENS:
+        return 0.0
+    runs = [tuple(ids[i : i + REPEATED_TOKENS]) for i in range(len(ids) - REPEATED_TOKENS + 1)]
+    return 1 - len(set(runs)) / len(runs)
 
 
 def _memory(written: Mapping[str, Any]) -> Iterator[Check]:
@@ -273,7 +293,7 @@ def _entropy(written: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("entropy", "look", detail, "See which: `longleaf trace ANSWER --tokens`.")
     else:
         yield Check("entropy", "ok", detail)
-    if len(unlikely) > DOUBTFUL_SHARE * len(known):
+    if len(unlikely) > UNLIKELY_SHARE * len(known):
         detail = f"{len(unlikely)} of {len(known)} tokens were not among the most probable"
         yield Check("sampling", "look", detail, "Lower `temperature` or `top_p`, or set `top_k` 40.")
 

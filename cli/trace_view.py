@@ -20,7 +20,7 @@ _CACHE_STYLES = {"cached": "green", "partly": "yellow", "uncached": "bright_blac
 
 def print_trace(trace: Mapping[str, Any], answer: Answer, console: Console) -> None:
     """All of it but the list of tokens."""
-    names = _names(answer)
+    names = _names(trace, answer)
     written = answer_generation(trace)
     console.print(_headline(trace, answer), style="bold", markup=False)
     if written is not None:
@@ -237,8 +237,16 @@ def _print_map(
     console.print(table)
 
 
-def _names(answer: Answer) -> dict[str, str]:
-    return {
+def _names(trace: Mapping[str, Any], answer: Answer) -> dict[str, str]:
+    """Of passages by id. Where a document is in the prompt whole, its passage is its own."""
+    documents = {p["document_id"]: p["document_name"] for p in answer["passages"]}
+    sent = [
+        name
+        for generation in trace["generations"]
+        for segment in generation["prompt"]["segments"]
+        for name in segment["source_ids"]
+    ]
+    return {name: documents.get(name.partition(":")[0], name) for name in sent} | {
         f"{p['document_id']}:{p['start']}-{p['end']}": f"{rank} {p['document_name']} p.{p['first_page']}"
         for rank, p in enumerate(answer["passages"], 1)
     }

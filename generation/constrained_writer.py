@@ -139,6 +139,7 @@ class ConstrainedWriter:
             )
             if best is None or _rank(tried) < _rank(best):
                 best = tried
+                attempt.trace.choose_last(purpose="repair" if number else "answer")
             spent += (used.uncached_tokens + used.completion_tokens) if number else 0
             if not tried.findings or spent >= self._settings.repair_tokens:
                 break

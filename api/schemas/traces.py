@@ -58,7 +58,7 @@ class TracedToken(_Figures):
     logprob: float | None = Field(description="Natural, before any sampling control.")
     rank: int | None = Field(description="By probability, from 1; null beyond the alternatives.")
     entropy: float | None = Field(
-        description="In nats, of the alternatives and the rest as one: never above the true entropy."
+        description="In nats, the least it can be given the alternatives: never above the true entropy."
     )
     entropy_max: float | None = Field(description="With the rest spread evenly: never below it.")
     rest: float | None = Field(description="Probability of all tokens that are not alternatives.")

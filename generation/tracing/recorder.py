@@ -101,6 +101,12 @@ class TraceRecorder:
         self.generations.append(recorder)
         return recorder
 
+    def choose_last(self, *, purpose: str) -> None:
+        """Whatever is generated from now on, what was last is the answer, unless this is called again."""
+        if self.generations:
+            self.answer_generation = len(self.generations) - 1
+            self.generations[-1].purpose = purpose
+
     @property
     def answer_index(self) -> int | None:
         """Which of `generations` wrote the answer; None where none did."""

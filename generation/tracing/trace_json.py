@@ -12,7 +12,7 @@ from core.clock import utc_now
 from generation.prompt_passages import passage_id
 from generation.segments import Segment
 from generation.tracing.cache_marks import PlacedSegment, mark_segments
-from generation.tracing.recorder import GenerationRecorder, TraceRecorder
+from generation.tracing.recorder import NUM_ALTERNATIVES, GenerationRecorder, TraceRecorder
 from generation.tracing.redaction import redact
 from generation.tracing.token_places import TokenPlace, place_in_text, place_tokens
 from generation.tracing.uncertainty import rank_of, uncertainty
@@ -35,7 +35,10 @@ def trace_json(recorder: TraceRecorder) -> dict[str, Any]:
         "engine": _engine_json(recorder),
         "retrieval": None if recorder.search is None else _retrieval_json(recorder.search),
         "sentences": recorder.sentences,
-        "generations": [_generation_json(generation, spell) for generation in recorder.generations],
+        "generations": [
+            _generation_json(generation, spell, spells_prompt=_is_shown(recorder, generation))
+            for generation in recorder.generations
+        ],
         "answer_generation": recorder.answer_index,
         "attribution": recorder.attribution,
         "attention": None,
@@ -68,6 +71,11 @@ def _missing(recorder: TraceRecorder) -> list[str]:
         "Token ids of what was written: the endpoint names tokens by their text.": (
             is_full and engine.reports_logprobs and not engine.reports_token_ids
         ),
+        "Tokens: the engine gave none for what was asked.": (
+            is_full
+            and engine.reports_logprobs
+            and any(g.usage.completion_tokens and not g.tokens for g in recorder.generations)
+        ),
         "Cached marks: the endpoint does not report cached tokens.": not engine.reports_cached_tokens,
         "Engine timings: the endpoint tells none, these are measured from outside.": (
             not engine.reports_timings
@@ -79,14 +87,22 @@ def _missing(recorder: TraceRecorder) -> list[str]:
     return [reason for reason, applies in missing.items() if applies]
 
 
-def _generation_json(recorder: GenerationRecorder, spell: _TokensJson | None) -> dict[str, Any]:
+def _is_shown(recorder: TraceRecorder, generation: GenerationRecorder) -> bool:
+    """Whether a full trace spells its prompt: of several samples of one prompt, the answer's does."""
+    answer = recorder.generations[recorder.answer_index or 0]
+    return generation is answer or generation.prompt is not answer.prompt
+
+
+def _generation_json(
+    recorder: GenerationRecorder, spell: _TokensJson | None, *, spells_prompt: bool
+) -> dict[str, Any]:
     request, load = recorder.request, recorder.load
     text = "".join(recorder.texts)
     tokens = spell.written(recorder.tokens, text) if spell else []
     return {
         "purpose": recorder.purpose,
         "engine_name": recorder.engine_name,
-        "prompt": _prompt_json(recorder, spell),
+        "prompt": _prompt_json(recorder, spell if spells_prompt else None),
         "sampling": _sampling_json(request.sampling),
         "constraint": None if request.constraint is None else asdict(request.constraint),
         "priority": request.priority,
@@ -165,7 +181,9 @@ class _TokensJson:
     def _token(self, token: GeneratedToken, piece: bytes, place: TokenPlace) -> dict[str, Any]:
         alternatives = token.alternatives
         known = uncertainty(
-            [choice.logprob for choice in alternatives], vocabulary_size=self._tokenizer.vocabulary_size
+            [choice.logprob for choice in alternatives],
+            num_top=NUM_ALTERNATIVES,
+            vocabulary_size=self._tokenizer.vocabulary_size,
         )
         return {
             "token_id": token.token_id,

@@ -13,9 +13,10 @@ from inference.protocols import GeneratedToken
 class Uncertainty:
     """Bounds of the entropy of the distribution that a token was drawn from, in nats.
 
-    `rest` is the probability of all tokens that were not reported. `entropy` counts them as one and
-    is never above the true value; `entropy_max` spreads `rest` evenly over the vocabulary's other
-    tokens and is never below: they differ by `rest · ln(vocabulary − reported)`.
+    `rest` is the probability of all tokens that were not reported. None of them is more probable than
+    the least of those reported for their rank, p, nor than all together; so each adds at least its
+    share of `rest · −ln min(p, rest)`, and with that `entropy` is never above the true value.
+    `entropy_max` spreads `rest` evenly over the vocabulary's other tokens and is never below it.
     """
 
     entropy: float
@@ -23,13 +24,22 @@ class Uncertainty:
     rest: float
 
 
-def uncertainty(logprobs: Sequence[float], *, vocabulary_size: int) -> Uncertainty:
-    """Of distinct tokens' log-probabilities, natural, in any order."""
-    probabilities = [math.exp(min(0.0, logprob)) for logprob in logprobs]
+def uncertainty(logprobs: Sequence[float], *, num_top: int, vocabulary_size: int) -> Uncertainty:
+    """Of distinct tokens' natural log-probabilities.
+
+    Args:
+        logprobs: of the `num_top` most probable tokens, and of the one that was picked, in any order.
+    """
+    probabilities = sorted((math.exp(min(0.0, logprob)) for logprob in logprobs), reverse=True)
     rest = max(0.0, 1.0 - sum(probabilities))
-    entropy = sum(map(_surprise, [*probabilities, rest]))
-    spread = rest * math.log(max(1, vocabulary_size - len(probabilities)))
-    return Uncertainty(entropy, entropy + spread, rest)
+    known = sum(map(_surprise, probabilities))
+    if rest == 0 or not probabilities:
+        return Uncertainty(known, known, rest)
+    # The picked token may be reported for being picked only: others may be more probable than it.
+    bound = min(rest, probabilities[min(num_top, len(probabilities)) - 1])
+    most = _surprise(rest) + rest * math.log(max(1, vocabulary_size - len(probabilities)))
+    least = min(-rest * math.log(bound), most) if bound > 0 else most
+    return Uncertainty(known + least, known + most, rest)
 
 
 def rank_of(token: GeneratedToken) -> int | None:

@@ -17,8 +17,11 @@ from core.settings import EngineSettings
 from generation.instructions import instructions_for
 from generation.prompt import build_prompt
 from generation.segments import PromptPassage
+from generation.tracing.recorder import GenerationRecorder, TraceRecorder
+from generation.tracing.trace_json import trace_json
 from inference.completions_client import CompletionsClient
 from inference.engine_launcher import EngineProcess
+from inference.engine_load import EngineLoadSampler
 from inference.engine_metrics import EngineCounters
 from inference.engine_profiles import engine_command
 from inference.machine import detect_machine
@@ -141,6 +144,50 @@ def test_prompt_s_length_is_what_the_engine_counts(
     passage = next(segment for segment in prompt.segments if segment.kind == "passage")
     assert end_of_turn not in passage.token_ids
     assert generate(client, list(prompt.token_ids)).usage.prompt_tokens == prompt.num_tokens
+
+
+def test_tokens_are_traced_where_they_stand_in_english_and_chinese(
+    client: CompletionsClient, model_folder: Path
+) -> None:
+    tokenizer = HuggingFaceTokenizer(model_folder)
+    frame = tokenizer.chat_frame(has_system=True)
+    sampler = EngineLoadSampler(client.engine_counters)
+    recorder = TraceRecorder(is_full=True, tokenizer=tokenizer, load_sampler=sampler)
+    prompt = build_prompt(
+        tokenizer,
+        frame,
+        instructions=instructions_for("长江有多长？"),
+        passages=[PromptPassage("d:0-20", "", "长江 (the Yangtze) is 6,300 km long. 长江全长6300公里。")],
+        question="Repeat: 长江全长6300公里",
+        max_prompt_tokens=1000,
+    )
+    request = GenerationRequest(
+        prompt.token_ids, SamplingParameters(max_tokens=24), num_logprobs=recorder.num_logprobs
+    )
+    traced = recorder.begin(prompt, request, engine=client.info())
+    with client.stream(request) as deltas:
+        text = "".join(_fed(traced, delta) for delta in deltas)
+    trace = trace_json(recorder)
+    (generation,) = trace["generations"]
+    tokens = generation["tokens"]
+    assert generation["text"] == text
+    assert len(tokens) == generation["usage"]["completion_tokens"]
+    # What the tokens write is the text, each where it says; special tokens write nothing.
+    pieces = tokenizer.token_bytes([token["token_id"] for token in tokens])
+    assert b"".join(pieces).decode(errors="ignore").startswith(text.removesuffix("\ufffd"))
+    assert all(text[t["start"] : t["end"]] == t["text"] for t in tokens if t["is_whole"])
+    assert all(0 <= t["entropy"] <= t["entropy_max"] for t in tokens)
+    assert all(t["rank"] == 1 for t in tokens)  # greedy
+    assert not any("Token" in reason for reason in trace["missing"])
+    load = sampler.wait(5)
+    assert load is not None
+    assert load.block_size == 32
+    assert 0 <= (load.kv_cache_usage or 0) <= 1
+
+
+def _fed(traced: GenerationRecorder, delta: GenerationDelta) -> str:
+    traced.add(delta)
+    return delta.text
 
 
 def test_engine_killed_in_mid_answer_is_unavailable_and_leaves_nothing(

@@ -129,6 +129,17 @@ def test_statements_without_support_and_flat_attention_are_found() -> None:
         "sentences": [{"start": 0, "end": 5, "num_tokens": 4, "weights": [0.1] * 3, "shares": [0.33] * 3}],
     }
     assert "no passage more than" in checks(full_trace(attention=flat))["attention"].detail
+    blind = ATTENTION | {
+        "sentences": [{"start": 0, "end": 5, "num_tokens": 4, "weights": [0.01], "shares": [1.0]}]
+    }
+    assert "goes to passages" in checks(full_trace(attention=blind))["attention"].detail
+
+
+def test_an_answer_that_repeats_itself_is_found() -> None:
+    trace = full_trace()
+    tokens = trace["generations"][0]["tokens"]
+    trace["generations"][0]["tokens"] = tokens * 3
+    assert "repeats itself" in checks(trace)["stop"].detail
 
 
 def test_an_extractive_answer_and_a_refused_one_are_told_apart() -> None:

@@ -142,19 +142,28 @@ def test_special_tokens_and_unknown_ids_write_nothing() -> None:
 
 
 def test_entropy_of_all_probability_is_exact() -> None:
-    known = uncertainty([math.log(0.5), math.log(0.5)], vocabulary_size=100)
+    known = uncertainty([math.log(0.5), math.log(0.5)], num_top=2, vocabulary_size=100)
     assert known.entropy == pytest.approx(math.log(2))
     assert known.entropy_max == pytest.approx(math.log(2))
     assert known.rest == pytest.approx(0)
 
 
-@given(st.lists(st.floats(0.001, 1), min_size=8, max_size=60), st.integers(1, 7))
-def test_the_true_entropy_lies_between_the_bounds(weights: list[float], reported: int) -> None:
+@given(st.lists(st.floats(0.001, 1), min_size=8, max_size=60), st.integers(1, 7), st.integers(0, 59))
+def test_the_true_entropy_lies_between_the_bounds(weights: list[float], num_top: int, picked: int) -> None:
     total = sum(weights)
     probabilities = sorted((w / total for w in weights), reverse=True)
     true = -sum(p * math.log(p) for p in probabilities)
-    known = uncertainty([math.log(p) for p in probabilities[:reported]], vocabulary_size=len(probabilities))
+    reported = {*range(num_top), min(picked, len(probabilities) - 1)}
+    known = uncertainty(
+        [math.log(probabilities[i]) for i in reported], num_top=num_top, vocabulary_size=len(probabilities)
+    )
     assert known.entropy - 1e-9 <= true <= known.entropy_max + 1e-9
+
+
+def test_a_flat_distribution_is_told_from_a_peaked_one_by_its_few_best() -> None:
+    flat = uncertainty([math.log(1 / 1000)] * 5, num_top=5, vocabulary_size=1000)
+    assert flat.entropy == pytest.approx(math.log(1000))
+    assert flat.entropy_max == pytest.approx(math.log(1000))
 
 
 def test_rank_counts_the_more_probable_and_is_unknown_beyond_the_reported() -> None:
@@ -227,7 +236,7 @@ def test_a_full_trace_has_tokens_places_and_what_was_cut() -> None:
     generation = trace["generations"][trace["answer_generation"]]
     token = generation["tokens"][0]
     assert (token["text"], token["start"], token["end"], token["rank"]) == ("长", 0, 1, 1)
-    assert token["entropy"] == pytest.approx(1.039721)  # 1/2, 1/4, and 1/4 of all others
+    assert token["entropy"] == pytest.approx(1.039721, abs=1e-6)  # 1/2, 1/4, and 1/4 of all others
     assert token["entropy_max"] > token["entropy"]
     assert generation["prompt"]["cut"]["passages"][0]["reason"] == "needs 70 tokens, 20 were left"
     assert generation["prompt"]["cut"]["num_turns"] == 2
@@ -289,3 +298,22 @@ def test_the_prepared_model_splits_chinese_over_tokens_and_places_them(model_cac
     pieces = tokenizer.token_bytes(tokenizer.encode(text))
     assert join_pieces(pieces) == text
     assert any(not place.is_whole for place in place_tokens(pieces))
+
+
+def test_of_several_samples_of_one_prompt_the_answer_s_has_its_text() -> None:
+    recorder = record(is_full=True)
+    first = recorder.generations[0]
+    recorder.begin(first.prompt, first.request, engine=ENGINE)
+    recorder.answer_generation = 0
+    spelled, bare = trace_json(recorder)["generations"]
+    assert spelled["prompt"]["segments"][1]["text"]
+    assert "text" not in bare["prompt"]["segments"][1]
+    recorder.choose_last(purpose="repair")
+    trace = trace_json(recorder)
+    assert (trace["answer_generation"], trace["generations"][1]["purpose"]) == (1, "repair")
+
+
+def test_tokens_that_an_engine_did_not_give_are_said_to_be_missing() -> None:
+    recorder = record(is_full=True)
+    recorder.generations[0].tokens.clear()
+    assert "Tokens: the engine gave none for what was asked." in trace_json(recorder)["missing"]
