@@ -187,7 +187,7 @@ class _TokensJson:
         )
         return {
             "token_id": token.token_id,
-            "text": _shown(piece),
+            "text": self._shown(token.token_id, piece),
             "start": place.start,
             "end": place.end,
             "is_whole": place.is_whole,
@@ -204,7 +204,17 @@ class _TokensJson:
             piece = choice.text.encode()
         else:
             (piece,) = self._tokenizer.token_bytes([choice.token_id])
-        return {"token_id": choice.token_id, "text": _shown(piece), "logprob": _round(choice.logprob)}
+        text = self._shown(choice.token_id, piece)
+        return {"token_id": choice.token_id, "text": text, "logprob": _round(choice.logprob)}
+
+    def _shown(self, token_id: int | None, piece: bytes) -> str:
+        """What a token writes; a special one's name; bytes that are no whole character as `<0xE4>`."""
+        if not piece and token_id is not None:
+            return self._tokenizer.decode([token_id])
+        try:
+            return piece.decode("utf-8")
+        except UnicodeDecodeError:
+            return "".join(f"<0x{byte:02X}>" for byte in piece)
 
 
 def _retrieval_json(search: SearchResult) -> dict[str, Any]:
@@ -269,14 +279,6 @@ def _load_json(load: EngineLoad) -> dict[str, Any]:
         "num_preemptions": load.num_preemptions,
         "age_seconds": round(age, 3),
     }
-
-
-def _shown(piece: bytes) -> str:
-    """What a token writes; bytes that are no whole character are spelled, `<0xE4>`."""
-    try:
-        return piece.decode("utf-8")
-    except UnicodeDecodeError:
-        return "".join(f"<0x{byte:02X}>" for byte in piece)
 
 
 def _round(value: float | None) -> float | None:

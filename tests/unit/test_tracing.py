@@ -317,3 +317,11 @@ def test_tokens_that_an_engine_did_not_give_are_said_to_be_missing() -> None:
     recorder = record(is_full=True)
     recorder.generations[0].tokens.clear()
     assert "Tokens: the engine gave none for what was asked." in trace_json(recorder)["missing"]
+
+
+def test_a_special_token_is_shown_by_its_name_and_writes_nothing() -> None:
+    recorder = record(is_full=True)
+    generation = recorder.generations[0]
+    generation.tokens.append(GeneratedToken(2, "", -0.1, (TokenChoice(2, "", -0.1),)))
+    token = trace_json(recorder)["generations"][0]["tokens"][-1]
+    assert (token["text"], token["start"], token["end"]) == (chr(2), 1, 1)
