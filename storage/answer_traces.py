@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, String, cast, delete, select
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import NotFound
-from core.ids import AnswerId, TenantId
-from storage.models import AnswerTrace
+from core.ids import AnswerId, CollectionId, DocumentId, TenantId
+from storage.models import Answer, AnswerTrace
+from storage.trace_redaction import redact
 
 
 class AnswerTraceRepository:
@@ -53,6 +54,31 @@ class AnswerTraceRepository:
         else:
             found.trace, found.redacted_at = trace, redacted_at
         self._session.flush()
+
+    def redact(self, row: AnswerTrace) -> None:
+        """Take texts and tokens out of it for good; its numbers stay."""
+        row.trace = redact(row.trace)
+        row.redacted_at = row.redacted_at or utc_now()
+        self._session.flush()
+
+    def forget_document(self, document_id: DocumentId) -> None:
+        """Redact the traces that hold text of a document. It is named wherever it was read."""
+        self._redact_full(cast(AnswerTrace.trace, String).contains(document_id, autoescape=True))
+
+    def forget_collection(self, collection_id: CollectionId) -> None:
+        """Redact the traces of all answers about a collection."""
+        answers = select(Answer.id).where(
+            Answer.tenant_id == self._tenant_id, Answer.collection_id == collection_id
+        )
+        self._redact_full(AnswerTrace.answer_id.in_(answers))
+
+    def _redact_full(self, condition: ColumnElement[bool]) -> None:
+        query = select(AnswerTrace).where(
+            AnswerTrace.tenant_id == self._tenant_id, AnswerTrace.redacted_at.is_(None), condition
+        )
+        for row in self._session.scalars(query.with_for_update()):
+            if row.trace["detail"] == "full":  # a light one has no text
+                self.redact(row)
 
 
 def forget_traces(session: Session, *, before: datetime) -> int:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import Conflict, NotFound
 from core.ids import CollectionId, TenantId, new_id
+from storage.answer_traces import AnswerTraceRepository
 from storage.models import Chunk, Collection, Document, DocumentTag
 from storage.paging import Page, PageRequest, paginate
 
@@ -95,6 +96,7 @@ class CollectionRepository:
             )
             .values(deleted_at=moment)
         )
+        AnswerTraceRepository(self._session, self._tenant_id).forget_collection(collection_id)
         documents = select(Document.id).where(
             Document.tenant_id == self._tenant_id, Document.collection_id == collection_id
         )

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import NotFound
 from core.ids import CollectionId, DocumentId, JobId, TenantId, new_id
+from storage.answer_traces import AnswerTraceRepository
 from storage.conversations import ConversationRepository
 from storage.insertion import insert_if_absent
 from storage.models import Chunk, Document, DocumentTag, Page, UploadedFile
@@ -295,6 +296,7 @@ class DocumentRepository:
         )
         self._delete_tags(document_id)
         ConversationRepository(self._session, self._tenant_id).forget_document(document_id)
+        AnswerTraceRepository(self._session, self._tenant_id).forget_document(document_id)
 
     def list_purgeable(self, collection_id: CollectionId, *, deleted_before: datetime) -> list[DocumentId]:
         """Documents deleted before then whose pages are still stored."""

@@ -12,10 +12,8 @@ from api.routes.documented import problems
 from api.schemas.jobs import Job
 from api.schemas.traces import Trace
 from api.trace_page import CONTENT_SECURITY_POLICY, render_trace
-from core.clock import utc_now
 from core.ids import AnswerId, TenantId
 from generation.tracing.attention_requests import request_attention
-from generation.tracing.redaction import redact
 from storage import models
 from storage.answer_traces import AnswerTraceRepository
 from storage.answers import AnswerRepository
@@ -58,9 +56,7 @@ def redact_trace(answer_id: str, principal: Asker, services: Services) -> Trace:
     """Take texts and tokens out of a trace for good, and leave its numbers."""
     with services.database.write() as session:
         answer, row = _rows(session, principal.tenant_id, AnswerId(answer_id))
-        row.trace = redact(row.trace)
-        row.redacted_at = row.redacted_at or utc_now()
-        session.flush()
+        AnswerTraceRepository(session, principal.tenant_id).redact(row)
         return Trace.of(row, answer)
 
 

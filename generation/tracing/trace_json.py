@@ -13,12 +13,12 @@ from generation.prompt_passages import passage_id
 from generation.segments import Segment
 from generation.tracing.cache_marks import PlacedSegment, mark_segments
 from generation.tracing.recorder import NUM_ALTERNATIVES, GenerationRecorder, TraceRecorder
-from generation.tracing.redaction import redact
 from generation.tracing.token_places import TokenPlace, place_in_text, place_tokens
 from generation.tracing.uncertainty import rank_of, uncertainty
 from inference.engine_load import EngineLoad
 from inference.protocols import ChatTokenizer, GeneratedToken, SamplingParameters, TokenChoice
 from retrieval.pipeline import SearchResult
+from storage.trace_redaction import redact
 
 TRACE_VERSION = 1
 

@@ -14,15 +14,17 @@ import pytest
 
 from core.clock import utc_now
 from core.errors import Conflict, EngineUnavailable, LeaseLost
-from core.ids import AnswerId, JobId
+from core.ids import AnswerId, DocumentId, JobId
 from generation.tracing.attention_pipeline import AttentionPipeline
 from generation.tracing.attention_requests import request_attention
-from generation.tracing.redaction import redact
 from generation.tracing.tracer import Tracer
 from inference.attention import Attention
 from storage.answer_traces import AnswerTraceRepository, forget_traces
+from storage.collections import CollectionRepository
 from storage.database import Database
+from storage.documents import DocumentRepository
 from storage.job_run import JobRun
+from storage.trace_redaction import redact
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
 ENGLISH = b"# Moons\n\nNeptune has fourteen known moons. Triton is the largest of them.\n"
@@ -218,3 +220,18 @@ def test_attention_of_a_trace_redacted_meanwhile_is_a_conflict(house: House) -> 
         row.trace, row.redacted_at = redact(row.trace), utc_now()
     with pytest.raises(Conflict):
         AttentionPipeline(house.database, EvenReader()).run(house.claim(job_id))
+
+
+def test_a_deleted_document_s_text_goes_from_traces_too_and_others_stay(house: House) -> None:
+    read = answered(house, mode="abstractive", trace=True)
+    other = answered(house, "青龙偃月刀重多少斤？", trace=True)
+    document_id = house.answer(read).passages[0]["document_id"]
+    assert document_id not in str(trace_of(house, other))
+    with house.database.write() as session:
+        DocumentRepository(session, house.principal.tenant_id).delete(DocumentId(document_id))
+    assert "Triton" not in json.dumps(trace_of(house, read))
+    assert trace_of(house, read)["generations"][0]["prompt"]["num_tokens"] > 0
+    assert "重八十二斤" in json.dumps(trace_of(house, other), ensure_ascii=False)
+    with house.database.write() as session:
+        CollectionRepository(session, house.principal.tenant_id).delete(house.collection_id)
+    assert "重八十二斤" not in json.dumps(trace_of(house, other), ensure_ascii=False)

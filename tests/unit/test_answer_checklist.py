@@ -150,7 +150,7 @@ def test_an_extractive_answer_and_a_refused_one_are_told_apart() -> None:
 
 
 def test_a_redacted_trace_is_still_checked_by_its_numbers() -> None:
-    from generation.tracing.redaction import redact
+    from storage.trace_redaction import redact
 
     found = checks(redact(full_trace(finish_reason="length", temperature=1.4)))
     assert found["stop"].verdict == "wrong"

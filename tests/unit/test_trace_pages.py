@@ -11,8 +11,8 @@ from rich.console import Console
 from api.schemas.traces import Trace
 from api.trace_page import render_trace, shaded_tokens
 from cli.trace_view import print_trace
-from generation.tracing.redaction import redact
 from storage.models import Answer
+from storage.trace_redaction import redact
 from tests.trace_samples import ATTENTION, full_trace, light_trace
 
 PASSAGES = [

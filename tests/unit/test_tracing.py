@@ -16,7 +16,6 @@ from generation.prompt import Prompt
 from generation.segments import DroppedPassage, Segment
 from generation.tracing.cache_marks import mark_segments
 from generation.tracing.recorder import TraceRecorder
-from generation.tracing.redaction import TEXT_FIELDS, redact
 from generation.tracing.token_places import TokenPlace, join_pieces, place_in_text, place_tokens
 from generation.tracing.trace_json import trace_json
 from generation.tracing.uncertainty import rank_of, uncertainty
@@ -31,6 +30,7 @@ from inference.protocols import (
 )
 from inference.token_bytes import TokenSpeller
 from inference.token_logprobs import read_tokens
+from storage.trace_redaction import TEXT_FIELDS, redact
 from tests.pipeline_fixtures import WordTokenizer
 
 ENGINE = EngineInfo(
