@@ -195,8 +195,20 @@ def figures_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
         "refusal_recall": refusal.recall,
         "refusal_f1_strict": refusal_figures(list(map(strictly, testing))).f1,
         "citation_precision": _share([c.holds or c.supports for c in due]),
+        "answers_supported": _share(_supported(verdicts)),
         "citations_verbatim": _share([c.is_verbatim for c in citations]),
     }
+
+
+def _supported(verdicts: Sequence[Verdict]) -> list[bool]:
+    """Of each answer to an answerable question, whether any of its citations bears it out: what citing less
+    costs, which precision alone does not tell.
+    """
+    return [
+        any(c.holds or c.supports for c in verdict.citations)
+        for verdict in verdicts
+        if not verdict.should_refuse and not verdict.is_refused
+    ]
 
 
 def strictly(verdict: Verdict) -> Verdict:
@@ -259,6 +271,7 @@ def _citation_shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
         "first_holds_or_supports": _share(
             [v.citations[0].holds or v.citations[0].supports for v in answered if v.citations]
         ),
+        "answers_supported": _share(_supported(verdicts)),
         "answers_correct": _share([v.is_correct for v in answered]),
     }
 
@@ -285,7 +298,16 @@ def _tables(mode: str, verdicts: Sequence[Verdict]) -> list[BenchTable]:
         ),
         BenchTable(
             f"{mode}: citations where there is an answer",
-            ("questions", "citations", "hold it", "or support it", "answering page", "first", "answer right"),
+            (
+                "questions",
+                "citations",
+                "hold it",
+                "or support it",
+                "answering page",
+                "first",
+                "any",
+                "answer right",
+            ),
             [
                 (name, *(f"{value:.4g}" for value in _citation_shares(found).values()))
                 for name, found in groups.items()

@@ -104,6 +104,20 @@ def test_citations_of_unanswerable_questions_count_for_verbatim_but_not_for_prec
     assert (figures["citation_precision"], figures["citations_verbatim"]) == (1.0, 0.5)
 
 
+def test_an_answer_is_supported_by_any_of_its_citations_and_refusals_are_no_answers() -> None:
+    wrong = CitationVerdict(holds=False, supports=False, answers_page=False, is_verbatim=True)
+    right = CitationVerdict(holds=False, supports=True, answers_page=True, is_verbatim=True)
+    figures = figures_of(
+        [
+            verdict("noisy", refused=False, citations=(wrong, right)),
+            verdict("answerable", refused=False, citations=(wrong,)),
+            verdict("answerable", refused=True),
+            verdict("unanswerable", refused=False, citations=(right,)),
+        ]
+    )
+    assert (figures["answers_supported"], figures["citation_precision"]) == (1 / 2, 1 / 3)
+
+
 def rgb_row(**changes: object) -> dict[str, object]:
     row: dict[str, object] = {
         "id": 0,
