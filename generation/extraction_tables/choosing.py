@@ -23,6 +23,7 @@ from inference.protocols import (
 from retrieval.extraction import ExtractedSentence
 from retrieval.short_answer import ShortAnswer, phrases, ranked_answers
 from retrieval.short_answer.asked import Asked
+from retrieval.support.quantities import unit_fit
 
 MAX_CANDIDATES = 8
 _CHOICE_TOKENS = 64
@@ -118,7 +119,16 @@ def _candidates(column: Column, sentences: Sequence[ExtractedSentence]) -> list[
         for kind in kinds
         for answer in ranked_answers(column.question, sentences, kind=kind, most=4 * MAX_CANDIDATES)
     ]
-    return [answer for answer in found if typed_value(answer.text, column) is not None][:MAX_CANDIDATES]
+    return [
+        answer
+        for answer in found
+        if typed_value(answer.text, column) is not None and not _counts_other_things(answer, column)
+    ][:MAX_CANDIDATES]
+
+
+def _counts_other_things(answer: ShortAnswer, column: Column) -> bool:
+    """Whether a number is in a unit that the column does not ask for: money where people are counted."""
+    return column.kind == "number" and unit_fit(column.question, answer.text) == "wrong"
 
 
 def _cell(answer: ShortAnswer, column: Column, found: Found) -> Cell:

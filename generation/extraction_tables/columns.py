@@ -17,6 +17,11 @@ ColumnType = Literal["string", "integer", "number", "boolean", "date"]
 
 _SCALARS = ("string", "integer", "number", "boolean")
 _YEAR = re.compile(r"\byear\b|年份|哪一?年", re.IGNORECASE)
+_NAME = re.compile(
+    r"\b(?:name|title)\b|\bwho\b|\b(?:author|company|organi[sz]ation|person|city|country)$"
+    r"|名称|姓名|名字|作者|谁|哪(?:家|位)|(?:公司|机构|城市|国家|人)$",
+    re.IGNORECASE,
+)
 _QUESTION = re.compile(r"[?？]\s*$")
 _REMEDY = "A column is a text, a number, a truth value, a date, one of an enum, or a list of such."
 
@@ -83,7 +88,7 @@ def _column(name: str, schema: Any) -> Column:
         name=name,
         type=column_type,
         question=question,
-        kind=_kind(column_type, f"{name} {described}", question),
+        kind=_kind(column_type, name, described, question),
         enum=tuple(str(value) for value in inner.get("enum", ())),
         is_list=is_list,
         description=described,
@@ -121,13 +126,16 @@ def _counts(text: str) -> bool:
     return re.search(r"\b(?:number|count|how many)\b", text, re.IGNORECASE) is not None
 
 
-def _kind(kind: ColumnType, described: str, question: str) -> Asked:
+def _kind(kind: ColumnType, name: str, described: str, question: str) -> Asked:
     """What phrase would fill a cell."""
+    asks_year = any(_YEAR.search(text) for text in (name.replace("_", " "), described))
     if kind in ("integer", "number"):
-        return "year" if _YEAR.search(described) else "number"
+        return "year" if asks_year else "number"
     if kind == "date":
         return "time"
-    if _YEAR.search(described):
+    if asks_year:
         return "year"
     found = asked(question)
+    if found == "thing" and any(_NAME.search(text) for text in (name, described)):
+        return "name"
     return found if found in ("name", "time", "number", "duration") else "thing"

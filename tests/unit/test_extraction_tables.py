@@ -48,6 +48,21 @@ def test_columns_ask_in_the_language_of_their_description() -> None:
     assert (sure.type, sure.question) == ("boolean", "Did it make a profit?")
 
 
+@pytest.mark.parametrize(
+    ("name", "schema", "kind"),
+    [
+        ("公司名称", {"type": "string"}, "name"),
+        ("author", {"type": "string"}, "name"),
+        ("founding_year", {"type": "integer"}, "year"),
+        ("price", {"type": "number"}, "number"),
+        ("note", {"type": "string", "description": "what else there is"}, "thing"),
+    ],
+)
+def test_a_column_is_filled_by_phrases_of_its_kind(name: str, schema: dict[str, Any], kind: str) -> None:
+    [found] = columns_of(object_of(**{name: schema}))
+    assert found.kind == kind
+
+
 def test_lists_and_enums_are_columns() -> None:
     names, kind = columns_of(
         object_of(names={"type": "array", "items": {"type": "string"}}, kind={"enum": ["上升", "下降"]})
