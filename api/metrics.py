@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -11,12 +14,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
+from core.clock import utc_now
+from generation.prewarm.report import PrewarmReport, measure_prewarm
 from storage.database import Database
 from storage.jobs import QUEUES
 from storage.listings import count_open_jobs
 
 log = structlog.get_logger()
 
+_PREWARM_SECONDS = 60.0
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -40,6 +46,7 @@ class ApiMetrics:
             "longleaf_http_requests_active", "Requests being answered.", registry=self._registry
         )
         self._registry.register(_QueueDepth(database))
+        self._registry.register(_Prewarm(database))
 
     def begin(self) -> None:
         self._active.inc()
@@ -78,6 +85,50 @@ class _QueueDepth(Collector):
             for status in ("queued", "running"):
                 family.add_metric([queue, status], counts.get((queue, status), 0))
         yield family
+
+
+class _Prewarm(Collector):
+    """What prewarming was good for in the last day, by the stored jobs and answers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known = PrewarmReport()
+        self._asked_at = -math.inf
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        yield from _prewarm_families()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        heads, tokens = _prewarm_families()
+        try:
+            report = self._report()
+        except SQLAlchemyError as error:
+            log.warning("metrics.prewarm_failed", error=type(error).__name__)
+            return
+        heads.add_metric(["computed"], report.num_heads)
+        heads.add_metric(["found"], report.num_found)
+        tokens.add_metric(["computed"], report.computed_tokens)
+        tokens.add_metric(["found"], report.found_tokens)
+        yield from (heads, tokens)
+
+    def _report(self) -> PrewarmReport:
+        """Read once a minute: it looks through a day."""
+        if time.monotonic() - self._asked_at > _PREWARM_SECONDS:
+            with self._database.read() as session:
+                self._known = measure_prewarm(session, since=utc_now() - timedelta(days=1))
+            self._asked_at = time.monotonic()
+        return self._known
+
+
+def _prewarm_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+    return (
+        GaugeMetricFamily(
+            "longleaf_prewarm_heads",
+            "Beginnings of prompts computed beforehand in the last day, and those that a question found.",
+            labels=["state"],
+        ),
+        GaugeMetricFamily("longleaf_prewarm_tokens", "Their tokens.", labels=["state"]),
+    )
 
 
 def _family() -> GaugeMetricFamily:

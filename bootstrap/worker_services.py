@@ -10,6 +10,7 @@ from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_services import connect_engine, connect_small_model
 from bootstrap.extraction_services import build_extraction_pipeline
+from bootstrap.prewarm_services import build_prewarm
 from bootstrap.retrieval_services import build_cross_encoder, build_embedder
 from core.settings import Settings
 from evaluation.pipeline import EvaluationPipeline
@@ -17,6 +18,7 @@ from evaluation.registration import EVALUATE_KIND
 from generation.extraction_tables.pipeline import ExtractionPipeline
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.pipeline import AnswerPipeline
+from generation.prewarm.pipeline import PrewarmPipeline
 from generation.questions import ANSWER_KIND
 from generation.tracing.attention_pipeline import AttentionPipeline
 from generation.tracing.attention_requests import ATTENTION_KIND
@@ -36,6 +38,7 @@ from retrieval.pipeline import RetrievalPipeline
 from storage.database import Database
 from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads
+from storage.prewarm_jobs import PREWARM_KIND
 
 Handlers = Mapping[
     str,
@@ -44,7 +47,8 @@ Handlers = Mapping[
     | CompactionPipeline
     | EvaluationPipeline
     | ExtractionPipeline
-    | AttentionPipeline,
+    | AttentionPipeline
+    | PrewarmPipeline,
 ]
 
 
@@ -140,6 +144,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
                     max_model_bytes=settings.ask.trace_attention_bytes,
                 ),
             ),
+            PREWARM_KIND: build_prewarm(settings, shared.database, served, ledger),
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
             EXTRACT_KIND: build_extraction_pipeline(
                 settings=settings.ask,

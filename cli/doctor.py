@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import redis
 
 from cli.local_database import all_tenants
+from core.clock import utc_now
 from core.errors import LongleafError
 from core.ids import CollectionId, TenantId
 from core.settings import Settings
@@ -66,6 +68,7 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
         if finding.verdict == "fault":
             return
         collections = list(_collections(database))
+        yield _prewarm(database)
         yield from _blobs(settings, database, collections)
         yield from _indexes(settings, database, collections, repair=repair)
 
@@ -156,6 +159,22 @@ def _database(database: Database, *, repair: bool) -> Finding:
             "database", "fault", f"{len(behind)} migrations are pending.", "Run `longleaf doctor --repair`."
         )
     return Finding("database", "ok", f"at revision {current_revision(database)}")
+
+
+def _prewarm(database: Database) -> Finding:
+    """What prewarming was good for in the last day."""
+    from generation.prewarm.report import measure_prewarm
+
+    with database.read() as session:
+        report = measure_prewarm(session, since=utc_now() - timedelta(days=1))
+    figures = asdict(report) | {"hit_rate": report.hit_rate, "wasted_tokens": report.wasted_tokens}
+    if not report.num_heads:
+        return Finding("prewarm", "ok", "nothing was computed beforehand in the last day", figures=figures)
+    detail = (
+        f"{report.computed_tokens:,} tokens of {report.num_heads} beginnings of prompts in the last day; questions "
+        f"found {report.hit_rate:.0%} of them, {report.wasted_tokens:,} tokens were of no use yet"
+    )
+    return Finding("prewarm", "ok", detail, figures=figures)
 
 
 def _collections(database: Database) -> Iterator[tuple[TenantId, Collection]]:

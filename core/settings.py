@@ -123,6 +123,21 @@ class LeaderSettings(BaseModel):
     max_wait_seconds: float = Field(30.0, ge=0, description="Longest wait; 0: nobody waits.")
 
 
+class PrewarmSettings(BaseModel):
+    """Beginnings of prompts that are computed beforehand, when the engine has nothing else to do."""
+
+    enabled: bool = True
+    kv_share: float = Field(0.3, ge=0, le=1, description="Of the engine's KV space, for all collections.")
+    assumed_kv_tokens: int = Field(
+        16_384, ge=0, description="KV space of an engine that does not tell it, in tokens."
+    )
+    piece_tokens: int = Field(
+        1024, ge=32, description="Sent at once: a question waits for so many tokens at most."
+    )
+    watch_seconds: float = Field(15.0, gt=0, description="How often it is seen whether an engine started.")
+    billed: bool = Field(False, description="Whether tenants pay for it; on the ledger it is either way.")
+
+
 class AskSettings(BaseModel):
     """Defaults of a question; most can be overridden per request."""
 
@@ -238,6 +253,7 @@ class Settings(BaseSettings):
     chunk: ChunkSettings = ChunkSettings()  # type: ignore[call-arg]
     ask: AskSettings = AskSettings()  # type: ignore[call-arg]
     small_model: SmallModelSettings = SmallModelSettings()  # type: ignore[call-arg]
+    prewarm: PrewarmSettings = PrewarmSettings()  # type: ignore[call-arg]
     worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
 
     @property

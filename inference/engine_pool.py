@@ -241,13 +241,21 @@ class _Route:
 
 
 def _candidate(engine: PooledEngine, request: GenerationRequest) -> Candidate:
-    held = engine.client.num_expected(request) if isinstance(engine.client, KnowsPrefixes) else 0
     return Candidate(
         engine.name,
-        held_tokens=held,
+        held_tokens=_held_tokens(engine, request),
         load=engine.load,
         affinity=affinity(engine.url, request.cache_salt, request.prompt_token_ids),
     )
+
+
+def _held_tokens(engine: PooledEngine, request: GenerationRequest) -> int:
+    if not isinstance(engine.client, KnowsPrefixes):
+        return 0
+    try:
+        return engine.client.num_expected(request)
+    except LongleafError:  # it went away before it told the blocks of its cache
+        return 0
 
 
 def _can_serve(info: EngineInfo, request: GenerationRequest) -> bool:

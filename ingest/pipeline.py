@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import numpy as np
 import structlog
@@ -22,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import InvalidInput, LongleafError, NotFound
-from core.ids import CollectionId, DocumentId, SegmentId, UploadedFileId, derive_chunk_id
+from core.ids import CollectionId, DocumentId, SegmentId, TenantId, UploadedFileId, derive_chunk_id
 from core.settings import Settings
 from inference.protocols import Tokenizer
 from ingest.chunking import ChunkDraft, chunk_document
@@ -43,6 +44,7 @@ from storage.job_run import JobRun, RunOutcome
 from storage.jobs import ClaimedJob
 from storage.models import Chunk, Page, UploadedFile
 from storage.page_layout import pack_layout
+from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.uploads import UploadedFileRepository
 
 log = structlog.get_logger()
@@ -158,6 +160,7 @@ class IngestPipeline:
         with self._database.write() as session:
             run.succeed(session)
             if run.job.collection_id is not None:
+                self._request_prewarm(session, run.job.tenant_id, run.job.collection_id)
                 request_merge(
                     session,
                     run.job,
@@ -170,6 +173,20 @@ class IngestPipeline:
     def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
         """Close the files that the ended job left open, and free their documents."""
         close_upload(session, job.tenant_id, job.id, code=error.code, detail=str(error))
+
+    def _request_prewarm(self, session: Session, tenant_id: TenantId, collection_id: CollectionId) -> None:
+        """Where there is something to prewarm: what is new may stand in the way of what was cached."""
+        settings = self._settings
+        since = utc_now() - timedelta(seconds=settings.ask.whole_lookback_seconds)
+        weights = PromptHeads(session, tenant_id).weigh_collections(since=since)
+        if settings.prewarm.enabled and collection_id in weights:
+            request_prewarm(
+                session,
+                tenant_id,
+                collection_id,
+                reason="ingest",
+                max_attempts=settings.worker.max_attempts,
+            )
 
     @contextmanager
     def _held(self, run: JobRun) -> Iterator[Session]:

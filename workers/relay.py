@@ -33,9 +33,11 @@ from storage.job_run import job_cancelled
 from storage.jobs import QUEUES, JobQueue
 from storage.models import Job
 from storage.outbox import Outbox
+from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.uploads import UploadedFileRepository
 from tenancy.tenants import list_tenant_ids
 from workers.celery_app import TASK_NAME, create_celery
+from workers.engine_starts import EngineStarts
 from workers.execution import FINISHED_EVENT
 
 log = structlog.get_logger()
@@ -57,9 +59,13 @@ class Relay:
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; every fault is logged and outlived."""
-        # In a thread of its own: a look through all files must keep no question waiting.
+        # In threads of their own: a look through all files must keep no question waiting.
         tidier = threading.Thread(target=self._tidy_until, args=(stop,), name="tidy", daemon=True)
         tidier.start()
+        if self._services.settings.prewarm.enabled:
+            threading.Thread(
+                target=self._watch_engines_until, args=(stop,), name="engines", daemon=True
+            ).start()
         while not stop.is_set():
             try:
                 self._wait()
@@ -78,6 +84,36 @@ class Relay:
             except Exception:  # as above
                 log.exception("relay.tidy_failed")
             stop.wait(TIDY_SECONDS)
+
+    def _watch_engines_until(self, stop: threading.Event) -> None:
+        settings = self._services.settings
+        starts = EngineStarts(
+            settings.engine_urls, api_key=settings.engine.api_key, client=self._services.events.client
+        )
+        while not stop.is_set():
+            try:
+                if starts.new_starts():
+                    self.prewarm_all()
+            except Exception:  # as above
+                log.exception("relay.watch_failed")
+            stop.wait(settings.prewarm.watch_seconds)
+        starts.close()
+
+    def prewarm_all(self) -> None:
+        """Have computed again what the caches of engines that started no longer hold."""
+        since = utc_now() - timedelta(seconds=self._services.settings.ask.whole_lookback_seconds)
+        with self._services.database.write() as session:
+            for tenant_id in list_tenant_ids(session):
+                weights = PromptHeads(session, tenant_id).weigh_collections(since=since)
+                # The collection asked most comes first.
+                for collection_id in sorted(weights, key=lambda name: -weights[name]):
+                    request_prewarm(
+                        session,
+                        tenant_id,
+                        collection_id,
+                        reason="engine_start",
+                        max_attempts=self._settings.max_attempts,
+                    )
 
     def _wait(self) -> None:
         with self._services.database.read() as session:

@@ -20,6 +20,7 @@ from storage import models
 from storage.collections import CollectionRepository
 from storage.documents import DocumentRepository
 from storage.listings import Listings
+from storage.prewarm_jobs import request_prewarm
 
 router = APIRouter(prefix="/v1", tags=["documents"], responses=problems(401, 403, 404, 422))
 
@@ -82,6 +83,15 @@ def change_document(
             documents.set_tags(identifier, change.tags)
         if "static" in change.model_fields_set:
             documents.set_static(identifier, change.static)
+        if change.static and services.settings.prewarm.enabled:
+            request_prewarm(
+                session,
+                principal.tenant_id,
+                CollectionId(documents.get(identifier).collection_id),
+                reason="static",
+                key_id=principal.key_id,
+                max_attempts=services.settings.worker.max_attempts,
+            )
         return _views(session, principal.tenant_id, [documents.get(identifier)])[0]
 
 

@@ -1,0 +1,1 @@
+"""Computing beforehand what prompts are likely to begin with, at low priority."""
