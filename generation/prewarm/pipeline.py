@@ -34,6 +34,9 @@ PRIORITY = 20
 
 _MAX_SENT = 200
 _LOOK_SECONDS = 0.25
+_PATIENCE_SECONDS = 3.0
+"""A worker waits so long for a busy engine, then it sees whether there is other work."""
+
 _MAX_AGE = timedelta(minutes=30)
 """A job that an ever busy engine has held up so long is given up: questions warm the cache themselves."""
 
@@ -48,11 +51,12 @@ class HeadBuilder(Protocol):
 
 @dataclass(slots=True)
 class _Slice:
-    """What a run has done so far."""
+    """What a run has done so far, and the job's heads by identity, those of earlier slices too."""
 
+    until: float  # time.monotonic()
+    heads: dict[tuple[str, ...], dict[str, Any]]
     usage: TokenUsage = field(default_factory=TokenUsage)
     prefill_seconds: float = 0.0
-    heads: list[dict[str, Any]] = field(default_factory=list)
 
 
 class PrewarmPipeline:
@@ -90,15 +94,19 @@ class PrewarmPipeline:
         collection_id = run.job.collection_id
         if collection_id is None:
             raise InvalidInput(f"Job {run.job.id} names no collection to prewarm.")
-        work = _Slice()
+        with self._database.read() as session:
+            earlier = JobRepository(session, run.job.tenant_id).get(run.job.id).progress
+        work = _Slice(
+            until=time.monotonic() + self._slice_seconds,
+            heads={_identity(head): dict(head) for head in earlier.get("heads", [])},
+        )
         try:
             is_whole = self._compute(run, collection_id, work)
         finally:
             self._record(run, collection_id, work)
         is_over = is_whole or utc_now() - run.job.created_at > _MAX_AGE
         with self._database.write() as session:
-            earlier = JobRepository(session, run.job.tenant_id).get(run.job.id).progress
-            run.set_progress(session, _progress(run, earlier, work, is_whole=is_whole))
+            run.set_progress(session, _progress(run, work, is_whole=is_whole))
             if is_over:
                 run.succeed(session)
         if not is_over:
@@ -117,18 +125,26 @@ class PrewarmPipeline:
 
     def _compute(self, run: JobRun, collection_id: CollectionId, work: _Slice) -> bool:
         """Whether all that fits was computed; False when the slice ended before."""
-        deadline = time.monotonic() + self._slice_seconds
         for built in self._heads(run.job.tenant_id, collection_id):
+            told = built.head.as_json() | {"num_tokens": len(built), "sent_tokens": 0, "computed_tokens": 0}
+            head = work.heads.setdefault(_identity(told), told)
+            if not self._compute_head(run, built, head, work):
+                return False
+        return True
+
+    def _compute_head(self, run: JobRun, built: BuiltHead, head: dict[str, Any], work: _Slice) -> bool:
+        """Go on with a head where an earlier slice left it; True if it is done."""
+        for length in _pieces(head["sent_tokens"], len(built), self._settings.piece_tokens):
+            # One piece at least, or a job of short slices would never end.
+            if (work.usage.prompt_tokens and time.monotonic() > work.until) or not self._wait_for_quiet(run):
+                return False
             before = work.usage
-            for length in _pieces(len(built), self._settings.piece_tokens):
-                if not self._wait_for_quiet(run, deadline):
-                    return False
-                try:
-                    self._prefill(run, built, length, work)
-                except EngineOverloaded:
-                    return False
-            computed = work.usage.uncached_tokens - before.uncached_tokens
-            work.heads.append(built.head.as_json() | {"num_tokens": len(built), "computed_tokens": computed})
+            try:
+                self._prefill(run, built, length, work)
+            except EngineOverloaded:
+                return False
+            head["sent_tokens"] = length
+            head["computed_tokens"] += work.usage.uncached_tokens - before.uncached_tokens
         return True
 
     def _heads(self, tenant_id: TenantId, collection_id: CollectionId) -> Iterator[BuiltHead]:
@@ -153,12 +169,13 @@ class PrewarmPipeline:
             told = None
         return told or self._settings.assumed_kv_tokens
 
-    def _wait_for_quiet(self, run: JobRun, deadline: float) -> bool:
+    def _wait_for_quiet(self, run: JobRun) -> bool:
         """Until the engine has nothing else to do; False when that takes too long.
 
         Raises:
             JobCancelled, LeaseLost: meanwhile.
         """
+        until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             run.checkpoint()
             try:
@@ -167,7 +184,7 @@ class PrewarmPipeline:
                 return True  # it does not tell; priorities must do
             if not counters.num_running + counters.num_waiting:
                 return True
-            if time.monotonic() > deadline:
+            if time.monotonic() > until:
                 return False
             time.sleep(_LOOK_SECONDS)
 
@@ -222,13 +239,13 @@ def _share(session: Session, tenant_id: TenantId, collection_id: CollectionId, s
     return weights.get(tenant_id, {}).get(collection_id, 0) / total if total else 0.0
 
 
-def _progress(run: JobRun, earlier: Mapping[str, Any], work: _Slice, *, is_whole: bool) -> dict[str, Any]:
-    """What the job's slices have done together; a head that an earlier one computed is cached now."""
-    before = {(head["mode"], *head["order"]): head for head in earlier.get("heads", [])}
-    for head in work.heads:
-        known = before.setdefault((head["mode"], *head["order"]), head | {"computed_tokens": 0})
-        known["computed_tokens"] += head["computed_tokens"]
-    heads = list(before.values())
+def _identity(head: Mapping[str, Any]) -> tuple[str, ...]:
+    return head["mode"], *head["order"]
+
+
+def _progress(run: JobRun, work: _Slice, *, is_whole: bool) -> dict[str, Any]:
+    """What the job's slices have done together."""
+    heads = list(work.heads.values())
     return {
         "reason": run.job.payload.get("reason", ""),
         "is_whole": is_whole,
@@ -237,7 +254,8 @@ def _progress(run: JobRun, earlier: Mapping[str, Any], work: _Slice, *, is_whole
     }
 
 
-def _pieces(num_tokens: int, piece_tokens: int) -> Iterator[int]:
-    """Growing lengths up to `num_tokens`: each finds the one before it cached."""
-    yield from range(piece_tokens, num_tokens, piece_tokens)
-    yield num_tokens
+def _pieces(sent_tokens: int, num_tokens: int, piece_tokens: int) -> Iterator[int]:
+    """Growing lengths from beyond `sent_tokens` up to `num_tokens`: each finds the one before it cached."""
+    if sent_tokens < num_tokens:
+        yield from range(sent_tokens + piece_tokens, num_tokens, piece_tokens)
+        yield num_tokens

@@ -87,7 +87,9 @@ def house(database: Database, tmp_path: Path, engine: CachingEngine) -> House:
     return built
 
 
-def pipeline(house: House, engine: CachingEngine, **settings: object) -> PrewarmPipeline:
+def pipeline(
+    house: House, engine: CachingEngine, *, slice_seconds: float = 20.0, **settings: object
+) -> PrewarmPipeline:
     tokenizer = WordTokenizer()
     return PrewarmPipeline(
         settings=PrewarmSettings(**settings),  # type: ignore[arg-type]
@@ -97,7 +99,7 @@ def pipeline(house: House, engine: CachingEngine, **settings: object) -> Prewarm
         ledger=Ledger(),
         default_mode="abstractive",
         lookback_seconds=3600,
-        slice_seconds=0.5,
+        slice_seconds=slice_seconds,
     )
 
 
@@ -222,8 +224,28 @@ def test_a_busy_engine_is_left_to_those_who_wait(house: House, engine: CachingEn
     restart(engine)
     engine.num_running = 1
     job_id = request(house)
-    assert pipeline(house, engine).run(house.claim(job_id)) == "yielded"
+    run = house.claim(job_id)
+    assert pipeline(house, engine).run(run) == "yielded"
     assert engine.requests == []
+    engine.num_running = 0
+    assert pipeline(house, engine).run(run) == "done"
+    assert engine.requests
+
+
+def test_a_slice_that_ends_is_taken_up_where_it_stood(house: House, engine: CachingEngine) -> None:
+    for _ in "ab":
+        ask(house)
+    restart(engine)
+    run = house.claim(request(house))
+    slices = 0
+    while pipeline(house, engine, slice_seconds=0.0001, piece_tokens=200).run(run) == "yielded":
+        slices += 1
+        assert slices < 50
+    with house.database.read() as session:
+        progress = session.get_one(Job, run.job.id).progress
+    assert slices > 2
+    assert all(head["sent_tokens"] == head["num_tokens"] for head in progress["heads"])
+    assert sum(head["computed_tokens"] for head in progress["heads"]) > 500
 
 
 def test_an_engine_that_tells_nothing_is_sent_to_at_low_priority(house: House, engine: CachingEngine) -> None:
