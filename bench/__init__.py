@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, str] = {
     "decode": "bench.decode",
     "restart": "bench.restart",
     "position_reuse": "bench.position_reuse",
+    "prefix": "bench.prefix",
 }
 
 

@@ -161,7 +161,7 @@ class AskSettings(BaseModel):
         "auto", description="auto: a whole document once enough questions are asked about it."
     )
     max_whole_tokens: int = Field(
-        6500, ge=64, description="Longest document that is put in whole, and most of its hot sections."
+        7000, ge=64, description="Longest document that is put in whole, and most of its hot sections."
     )
     prefix_planner: bool = Field(True, description="Lay passages out so that prompts share prefixes.")
     static_rent_share: float = Field(

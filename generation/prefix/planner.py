@@ -143,7 +143,8 @@ class PrefixPlanner:
             self._shelf.load(attempt.tenant_id, attempt.question.collection_id, account.keys, layout)
         )
         whole = None
-        if size <= limits.max_static_tokens or any(map(is_whole, account.keys)):
+        # Chunks overlap, so the document itself has somewhat fewer tokens.
+        if 0.9 * size <= limits.max_static_tokens or any(map(is_whole, account.keys)):
             whole = self._shelf.whole(attempt.tenant_id, document_id, layout)
             if whole is not None:
                 known[whole.key] = whole

@@ -85,6 +85,7 @@ class _Option:
     front: tuple[Piece, ...]
     context: tuple[Piece, ...] | None = None
     replaces: tuple[Piece, ...] | None = None
+    missing: tuple[Piece, ...] = ()  # found of the document, and not in front
 
 
 def choose_static(
@@ -123,7 +124,7 @@ def choose_static(
         return StaticChoice(f"the document's static context {what}", owed, lost=lost)
 
     def layout(option: _Option) -> tuple[Piece, ...]:
-        return arrange(engine, option.front, rest, last=last)
+        return arrange(engine, option.front, (*option.missing, *rest), last=last)
 
     def cost(pieces: Sequence[Piece]) -> float:
         cached = engine.num_cached(pieces)
@@ -179,6 +180,11 @@ def _extensions(
         elif num_tokens((*context, *new)) <= limits.max_static_tokens:
             has_room = True
             yield _Option((*context, *new), (*context, *new), context)
+        elif len(new) < len(mine):
+            # Full: what it has is found there, what it lacks is rented behind it.
+            needed = 1 + max(context.index(piece) for piece in mine if piece in context)
+            if num_tokens((*context[:needed], *new)) <= limits.max_static_tokens:
+                yield _Option(context[:needed], missing=new)
     if not has_room and num_tokens(mine) <= limits.max_static_tokens:
         own = tuple(sorted(mine, key=lambda piece: piece.place))
         yield _Option(own, own)

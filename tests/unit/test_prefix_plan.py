@@ -156,6 +156,15 @@ def test_sections_that_have_no_room_begin_a_context_of_their_own() -> None:
     assert names(service.ask(P[5], P[4]).pieces) == "p4 p5"
 
 
+def test_what_a_full_context_lacks_is_rented_behind_what_it_has() -> None:
+    service = Service(whole=None, limits=Limits(0.2, 0.1, 300, 2000))
+    service.ask(P[0], P[1], P[2])
+    plan = service.ask(P[0], P[5])
+    assert names(plan.pieces) == "p0 p5"
+    assert plan.num_static == 1
+    assert plan.posting.context is None
+
+
 def test_a_context_that_was_evicted_is_rented_again() -> None:
     service = Service(blocks=80)
     service.ask(*P[:4])
