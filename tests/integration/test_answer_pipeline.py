@@ -11,6 +11,7 @@ from sqlalchemy import select
 from core.errors import EngineUnavailable, JobCancelled, LeaseLost, TooLong
 from core.ids import AnswerId, ConversationId, DocumentId, JobId
 from generation.questions import QuestionParameters, register_turn
+from retrieval.filters import DocumentFilter
 from storage.conversations import ConversationRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
@@ -279,6 +280,28 @@ def test_a_whole_document_goes_in_when_asked_for_and_its_reason_is_told(house: H
     prompt = "".join(map(chr, house.generator.requests[-1].prompt_token_ids))
     assert ENGLISH.decode().strip() in prompt
     assert answer.citations[0]["quote"] == "Saturn has seven main rings."
+
+
+def test_a_static_document_goes_in_whole_and_the_engine_is_asked_to_keep_it(house: House) -> None:
+    house.generator.text = "Saturn has seven main rings. [1]"
+    question = "How many rings has Saturn?"
+    job_id, answer_id = house.ask(question, mode="abstractive")
+    house.answers.run(house.claim(job_id))
+    assert house.generator.requests[-1].kept is None
+    document_id = DocumentId(house.answer(answer_id).citations[0]["document_id"])
+    with house.database.write() as session:
+        DocumentRepository(session, house.principal.tenant_id).set_static(document_id, True)
+    job_id, answer_id = house.ask(
+        question, mode="abstractive", filter=DocumentFilter(document_ids=(document_id,))
+    )
+    house.answers.run(house.claim(job_id))
+    assert house.answer(answer_id).steps["context"]["reason"] == "a static document, and it fits"
+    request = house.generator.requests[-1]
+    assert request.kept is not None
+    assert request.kept.label == document_id
+    kept = "".join(map(chr, request.prompt_token_ids[: request.kept.num_tokens]))
+    assert kept.rstrip().endswith(ENGLISH.decode().strip())
+    assert question not in kept
 
 
 def test_a_passage_longer_than_the_room_for_passages_is_still_read(house: House) -> None:
