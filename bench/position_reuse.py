@@ -41,6 +41,7 @@ _MAX_ANSWER_TOKENS = 12
 _MAX_PASSAGE_TOKENS = {"en": 200, "zh": 320}
 _MAX_GOLD_TOKENS = 24
 _SHARES = (0.1, 0.2)
+_MOST_HARM = {"logprob": 0.05, "f1": 0.02}  # nats for each token of the gold answer; F1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def run(options: BenchOptions) -> BenchResult:
                 for what in ("logprob", "f1")
             },
             **{f"inside_interval_{way}": _is_inside(differences[way]) for way in reused},
+            **{f"shown_harmless_{way}": _is_shown_harmless(differences[way]) for way in reused},
         },
         details={
             "differences": {
@@ -267,6 +269,11 @@ def _difference(outcomes: dict[str, list[_Outcome]], way: str, what: str) -> Dif
 def _is_inside(differences: dict[str, Difference]) -> bool:
     """Whether neither figure is clearly worse than with the full prefill."""
     return all(difference.high >= 0 for difference in differences.values())
+
+
+def _is_shown_harmless(differences: dict[str, Difference]) -> bool:
+    """Whether the intervals leave no room for harm that matters: one that is merely wide shows nothing."""
+    return all(differences[what].low >= -most for what, most in _MOST_HARM.items())
 
 
 def _mean(outcomes: Sequence[_Outcome], what: str) -> float:
