@@ -124,10 +124,12 @@ class OutputFormat:
                 return OutputConstraint("regex", self.pattern)
 
 
-def forced_inclusion(texts: Sequence[str], *, num_words: int = 8) -> OutputConstraint:
-    """One line that holds `texts` in their order, each after at most `num_words` words, and goes on as it likes."""
-    words = f"(?:[^ \\n\\r]+ ){{0,{num_words}}}"  # cheap to compile, as a bound on characters is not
-    return OutputConstraint("regex", "".join(words + _literal(text) for text in texts) + r"[^\n\r]*")
+def forced_inclusion(texts: Sequence[str]) -> OutputConstraint:
+    """One line that holds `texts` in their order, with a few words before, between and after them."""
+    # Bounds on characters are dear to compile; without any a model would not come to the point.
+    gap = min(24, 160 // (len(texts) + 1))
+    between = f"[^\\n\\r]{{0,{gap}}}"
+    return OutputConstraint("regex", between + "".join(_literal(text) + between for text in texts))
 
 
 def _literal(text: str) -> str:

@@ -43,7 +43,9 @@ def check_form(
     """By rule: whether the text is complete, of its form, holds what it must, and names days there are."""
     findings: list[Finding] = []
     if finish_reason not in ("stop", ""):
-        findings.append(Finding("complete", f"It was cut before its end (`{finish_reason}`)."))
+        # Half a form is none; half a text may hold what it must.
+        breaks = form is not None
+        findings.append(Finding("complete", f"It was cut before its end (`{finish_reason}`).", breaks))
     if form is not None:
         findings += [Finding("form", detail[:_MAX_SHOWN]) for detail in _breaches(text, form)]
     shown = plain_text(_decoded(text, form))
