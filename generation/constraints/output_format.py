@@ -127,7 +127,7 @@ class OutputFormat:
 def forced_inclusion(texts: Sequence[str]) -> OutputConstraint:
     """One line that holds `texts` in their order, with a few words before, between and after them."""
     # Bounds on characters are dear to compile; without any a model would not come to the point.
-    gap = min(24, 160 // (len(texts) + 1))
+    gap = min(24, 96 // (len(texts) + 1))
     between = f"[^\\n\\r]{{0,{gap}}}"
     return OutputConstraint("regex", between + "".join(_literal(text) + between for text in texts))
 

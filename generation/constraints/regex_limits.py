@@ -26,8 +26,8 @@ MAX_REPEAT = 2_000
 MAX_POSITIONS = 4_000
 """Characters that a pattern could name one by one with its bounded repetitions written out."""
 
-MAX_COMPILE_COST = 200
-"""That of `.{0,200}`, once."""
+MAX_COMPILE_COST = 100
+"""That of `.{0,100}`: a second or two, and vLLM stops waiting after five, on a busy machine too."""
 
 _SATURATION = 200  # a longer repetition costs no more
 _REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)

@@ -35,7 +35,7 @@ def nested(depth: int) -> dict[str, Any]:
         "[一-鿿]{1,200}",
         "(是|否)",
         "(?:a{2}){3}",
-        ".{0,100}X.{0,100}",
+        ".{0,50}X.{0,50}",
         ".*X.*",
         "[a-z]{1,500}",
     ],
@@ -245,7 +245,7 @@ def test_no_month_has_a_day_too_many(style: str, text: str) -> None:
 def test_a_forced_text_is_matched_letter_by_letter(texts: list[str]) -> None:
     constraint = forced_inclusion(texts)
     assert isinstance(constraint.value, str)
-    assert re.fullmatch(constraint.value, "before it " + "and then ".join(texts) + " after")
+    assert re.fullmatch(constraint.value, "before " + " and ".join(texts) + " after")
     assert not re.fullmatch(constraint.value, "\n")
 
 
