@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, str] = {
     "answers": "bench.answers",
     "grounding": "bench.grounding",
     "context": "bench.context",
+    "sampling": "bench.sampling",
     "planner": "bench.planner",
     "decode": "bench.decode",
     "restart": "bench.restart",

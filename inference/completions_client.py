@@ -105,6 +105,11 @@ class CompletionsClient:
             trust_env=False,
         )
 
+    @property
+    def url(self) -> str:
+        """Root of the endpoint."""
+        return self._url
+
     def close(self) -> None:
         """Close all connections; running requests fail."""
         self._http.close()

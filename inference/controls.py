@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from core.errors import EngineIncapable
 from inference.protocols import BASE_CONTROLS, EngineInfo, SamplingParameters
 
-NO_REPEAT_PROCESSOR = "inference.no_repeat_ngram:NoRepeatNgram"
-"""What vLLM is started with (`--logits-processors`) so that it can ban n-grams."""
+LOGITS_PROCESSORS = ("inference.no_repeat_ngram:NoRepeatNgram", "inference.banned_words:BannedWords")
+"""What vLLM is started with (`--logits-processors`) so that it can ban n-grams and words."""
+
+BANS = frozenset({"no_repeat_ngram_size", "bad_words"})
+"""Controls that these processors hold an engine to."""
 
 MAX_BEAMS = 10
 """vLLM asks for two log-probabilities a beam, and gives at most 20."""
 
-LOST_TO_SPECULATION = frozenset({"min_p", "logit_bias", "no_repeat_ngram_size"})
+LOST_TO_SPECULATION = frozenset({"min_p", "logit_bias"}) | BANS
 """Of a speculating vLLM: refused or, before 0.32, dropped without a word."""
 
 Probe = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -31,7 +34,8 @@ PROBES: Mapping[str, Probe] = {
     "frequency_penalty": ({"frequency_penalty": "x"}, {"frequency_penalty": 0.1}),
     "min_tokens": ({"min_tokens": "x"}, {"min_tokens": 1}),
     "logit_bias": ({"logit_bias": "x"}, {"logit_bias": {"10": 1.0}}),
-    "bad_words": ({"bad_words": 1}, {"bad_words": ["probe"]}),
+    # vLLM's own field of this name lets words through; see `inference.banned_words`.
+    "bad_words": ({"vllm_xargs": {"banned_words": "x"}}, {"vllm_xargs": {"banned_words": ["x"]}}),
     "no_repeat_ngram_size": (
         {"vllm_xargs": {"no_repeat_ngram_size": "x"}},
         {"vllm_xargs": {"no_repeat_ngram_size": 3}},
@@ -96,21 +100,29 @@ def _why(unmet: tuple[str, ...], info: EngineInfo) -> tuple[str, str]:
             "it speculates, and a speculating vLLM does not apply such controls",
             f"{leave_out}, or start the engine without speculation.",
         )
-    if unmet == ("no_repeat_ngram_size",):
+    if BANS.issuperset(unmet):
         return (
-            "its vLLM was started without the logits processor that bans n-grams",
+            "its vLLM was started without the logits processors that see to it",
             f"{leave_out}, let Longleaf launch the engine, or start vLLM with "
-            f"--logits-processors {NO_REPEAT_PROCESSOR}.",
+            f"--logits-processors {' '.join(LOGITS_PROCESSORS)}.",
         )
     return "it ignores or refuses what is sent for that", f"{leave_out}, or use a vLLM."
 
 
 def sampling_fields(sampling: SamplingParameters) -> dict[str, Any]:
     """The fields of a completion request that say how to sample; what is off is not sent."""
-    body: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    for name in controls_on(sampling):
-        body |= _field(name, getattr(sampling, name))
-    return body
+    always = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    return merged_fields([always, *(_field(name, getattr(sampling, name)) for name in controls_on(sampling))])
+
+
+def merged_fields(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of all parts, a later one's over an earlier one's, and their `vllm_xargs` together."""
+    merged: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
+    for part in parts:
+        merged |= part
+        arguments |= part.get("vllm_xargs", {})
+    return merged | ({"vllm_xargs": arguments} if arguments else {})
 
 
 def _field(name: str, value: Any) -> dict[str, Any]:
@@ -121,7 +133,9 @@ def _field(name: str, value: Any) -> dict[str, Any]:
             return {"vllm_xargs": {"no_repeat_ngram_size": value}}
         case "beam_width":
             return {}  # see `inference.beam_search`
-        case "stop" | "bad_words":
-            return {name: list(value)}
+        case "bad_words":
+            return {"vllm_xargs": {"banned_words": list(value)}}
+        case "stop":
+            return {"stop": list(value)}
         case _:
             return {name: value}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ import httpx
 
 from core.errors import EngineIncapable, LongleafError, Misconfigured
 from inference.completion_stream import CompletionStream
-from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe
+from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe, merged_fields
 from inference.engine_errors import error_from_body
 from inference.kv_store.kept_text import FIELD as KEPT_FIELD
 from inference.kv_store.kept_text import KeptText, keeps_blocks
@@ -140,10 +140,10 @@ def _probe_completion(
 ) -> tuple[CompletionStream, frozenset[str]]:
     """One completion's figures, and the names of those fields in `known` that are accepted."""
     accepted = frozenset(known)
-    response = post(_probe(model, _merged(known.values())))
+    response = post(_probe(model, merged_fields(known.values())))
     if known and _is_refusal(response):
         accepted = frozenset(name for name in known if not _refuses(post, _probe(model, known[name])))
-        response = post(_probe(model, _merged(known[name] for name in accepted)))
+        response = post(_probe(model, merged_fields(known[name] for name in accepted)))
     if accepted and _is_refusal(response):  # each alone, but not together
         accepted = frozenset()
         response = post(_probe(model, {}))
@@ -151,10 +151,6 @@ def _probe_completion(
         error = error_from_body(response.text, status=response.status_code)
         raise _without_token_ids(str(error)) if isinstance(error, EngineIncapable) else error
     return _read_stream(response), accepted
-
-
-def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: value for part in parts for name, value in part.items()}
 
 
 def _searches_beams(post: Post, model: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from core.errors import Misconfigured
 from core.settings import EngineSettings
-from inference.controls import NO_REPEAT_PROCESSOR
+from inference.controls import LOGITS_PROCESSORS
 from inference.engine_checks import CheckedMachine, check_engine
 from inference.kv_store.engine_flags import kv_store_flags
 from inference.service_profiles import EngineControls, controls_of
@@ -156,7 +156,7 @@ def _control_flags(controls: EngineControls) -> tuple[str, ...]:
 def _speculation(
     settings: EngineSettings, controls: EngineControls, draft_folder: Path | None
 ) -> tuple[str, ...]:
-    processors = ("--logits-processors", NO_REPEAT_PROCESSOR)
+    processors = ("--logits-processors", *LOGITS_PROCESSORS)
     if any(argument.startswith("--speculative") for argument in settings.extra_args):
         return ()  # of a kind that we do not know, beside which no logits processor starts
     if controls.speculation == "off":

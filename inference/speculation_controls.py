@@ -52,6 +52,7 @@ def loses_to_guesses(sampling_params: Any) -> bool:
             sampling_params.min_p
             or sampling_params.logit_bias
             or (sampling_params.extra_args or {}).get("no_repeat_ngram_size")
+            or (sampling_params.extra_args or {}).get("banned_words")
         )
     )
 

@@ -33,7 +33,7 @@ _EXTENSIONS = {
     "return_tokens_as_token_ids",
 }
 _CONTROLS = {"top_k", "min_p", "seed", "repetition_penalty", "presence_penalty", "frequency_penalty"} | {
-    *("min_tokens", "logit_bias", "bad_words", "vllm_xargs", "use_beam_search")
+    *("min_tokens", "logit_bias", "vllm_xargs", "use_beam_search")
 }
 _NEVER_TEXT = ("priority", "repetition_detection", "logprobs", "return_tokens_as_token_ids", *_CONTROLS)
 
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         invalid = (
             body.get("cache_salt") == ""
             or any(isinstance(body.get(name), str) for name in _NEVER_TEXT)
-            or body.get("bad_words") == 1
+            or "x" in body.get("vllm_xargs", {}).values()
             or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:

@@ -110,7 +110,8 @@ class SamplingOptions(Body):
     bad_words: list[_BadWord] = Field(
         default_factory=list,
         max_length=100,
-        description="Texts that are not written, alone or after a blank; case matters.",
+        description="Texts that the answer does not hold, not even inside of others: `art` bans `start` too, "
+        "and ` art` with its blank does not. Case matters.",
     )
     beam_width: StrictInt | None = Field(
         None,

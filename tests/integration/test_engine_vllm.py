@@ -9,13 +9,19 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from bench.sampling_checks import CHECKS
+from bench.sampling_constraints import constrained_prompts, share_satisfied
+from bench.sampling_engine import SampledEngine
 from core.errors import EngineUnavailable
 from core.settings import EngineSettings
 from generation.instructions import instructions_for
 from generation.prompt import build_prompt
+from generation.samples import Sample, draw_samples, sample_requests
 from generation.segments import PromptPassage
 from generation.tracing.recorder import GenerationRecorder, TraceRecorder
 from generation.tracing.trace_json import trace_json
@@ -190,6 +196,65 @@ def test_tokens_are_traced_where_they_stand_in_english_and_chinese(
 def _fed(traced: GenerationRecorder, delta: GenerationDelta) -> str:
     traced.add(delta)
     return delta.text
+
+
+@pytest.fixture(scope="module")
+def sampled(client: CompletionsClient, model_folder: Path) -> Iterator[SampledEngine]:
+    engine = SampledEngine(
+        client.url, model="smollm2-135m-instruct", tokenizer=HuggingFaceTokenizer(model_folder)
+    )
+    yield engine
+    engine.close()
+
+
+def test_launched_engine_is_held_to_every_control(client: CompletionsClient) -> None:
+    assert client.info().controls >= CHECKS.keys() - {"n", "length_penalty"}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_effect_of_a_sampling_control_is_real(sampled: SampledEngine, name: str) -> None:
+    finding = CHECKS[name](sampled, 300)
+    assert finding.is_right, finding
+
+
+def test_answers_of_a_form_have_it_at_any_temperature(
+    client: CompletionsClient, sampled: SampledEngine
+) -> None:
+    share, wrong = share_satisfied(client, constrained_prompts(9), encode=sampled.chat)
+    assert share == 1.0, wrong
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"no_repeat_ngram_size": -1}, {"no_repeat_ngram_size": "x"}, {"banned_words": [""]}]
+)
+def test_the_engine_itself_refuses_an_invalid_ban(
+    client: CompletionsClient, arguments: dict[str, Any]
+) -> None:
+    body = {"model": "smollm2-135m-instruct", "prompt": [10], "max_tokens": 1, "vllm_xargs": arguments}
+    assert httpx.post(f"{client.url}/v1/completions", json=body, trust_env=False).status_code == 400
+
+
+def test_samples_share_their_prompt_and_the_same_seed_draws_them_again(
+    client: CompletionsClient, sampled: SampledEngine
+) -> None:
+    client.reset_prefix_cache()
+    sampling = SamplingParameters(max_tokens=10, temperature=0.9, seed=7)
+    prompt = sampled.chat("Tell me about a river. " * 20)
+    requests = sample_requests(GenerationRequest(prompt, sampling, cache_salt="samples"), 3)
+
+    def draw() -> list[Sample]:
+        return draw_samples(
+            client,
+            requests,
+            on_delta=lambda number, delta: None,
+            on_usage=lambda usage: None,
+            checkpoint=lambda: None,
+        )
+
+    first, *others = drawn = draw()
+    assert first.usage.cached_tokens == 0
+    assert all(sample.usage.cached_tokens >= len(prompt) - 32 for sample in others)
+    assert [sample.text for sample in draw()] == [sample.text for sample in drawn]
 
 
 def test_engine_killed_in_mid_answer_is_unavailable_and_leaves_nothing(

@@ -60,8 +60,8 @@ def test_every_control_is_sent_in_the_engine_s_words(double: EngineDouble) -> No
     generate(double, **ALL)
     body = double.behaviour.completion_bodies[-1]
     assert body["logit_bias"] == {"12": -100.0}
-    assert body["vllm_xargs"] == {"no_repeat_ngram_size": 3}
-    assert (body["stop"], body["bad_words"]) == (["。"], ["坏"])
+    assert body["vllm_xargs"] == {"no_repeat_ngram_size": 3, "banned_words": ["坏"]}
+    assert body["stop"] == ["。"]
     for name in set(ALL) - {"logit_bias", "no_repeat_ngram_size", "stop", "bad_words"}:
         assert body[name] == ALL[name], name
 
@@ -95,7 +95,7 @@ def test_controls_lost_to_speculation_are_refused_where_the_engine_speculates(
     double.behaviour.speculates = True
     with pytest.raises(EngineIncapable, match=r"it speculates.*start the engine without speculation"):
         generate(double, **{name: ALL[name]})
-    generate(double, top_k=5, temperature=1.0, bad_words=("坏",))  # these hold all the same
+    generate(double, top_k=5, temperature=1.0, presence_penalty=1.0)  # these hold all the same
 
 
 def test_the_engine_for_a_request_can_be_chosen_by_what_it_lacks(double: EngineDouble) -> None:
