@@ -45,11 +45,16 @@ def keep_controls() -> None:
 
 
 def loses_to_guesses(sampling_params: Any) -> bool:
-    """Whether the request uses a control that is applied to unguessed tokens only."""
+    """Whether the request uses a control that is applied to unguessed tokens only.
+
+    Or has a seed: how much is drawn for a token depends on what was guessed, and that on who else is
+    asking, so the same seed would not draw the same answer.
+    """
     return bool(
         sampling_params is not None
         and (
             sampling_params.min_p
+            or (sampling_params.seed is not None and sampling_params.temperature > 0)
             or sampling_params.logit_bias
             or (sampling_params.extra_args or {}).get("no_repeat_ngram_size")
             or (sampling_params.extra_args or {}).get("banned_words")

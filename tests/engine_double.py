@@ -155,7 +155,6 @@ class _Handler(BaseHTTPRequestHandler):
         invalid = (
             body.get("cache_salt") == ""
             or any(isinstance(body.get(name), str) for name in _NEVER_TEXT)
-            or "x" in body.get("vllm_xargs", {}).values()
             or len(body.get("structured_outputs", {})) > 1
         )
         if behaviour.knows_extensions and invalid:
@@ -180,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _events(self, body: dict[str, Any]) -> Iterator[bytes]:
         behaviour = self.server.behaviour
         minds = behaviour.knows_extensions and behaviour.has_processor
-        if minds and body.get("vllm_xargs") == {"no_repeat_ngram_size": "x"}:
+        if minds and "x" in body.get("vllm_xargs", {}).values():
             # As vLLM does, which looks at a processor's arguments once it has begun to stream.
             yield _event({"error": {"message": "it must be an integer", "code": 400}})
             yield b"data: [DONE]\n\n"
