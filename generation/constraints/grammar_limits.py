@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class _Item:
     is_empty: bool = False
     alternatives: tuple[tuple[_Item, ...], ...] = ()
     may_be_absent: bool = False
+    is_repeated: bool = False
 
 
 Rules = Mapping[str, tuple[tuple[_Item, ...], ...]]
@@ -151,8 +152,14 @@ class _Parser:
                 f"The grammar repeats something {max(bounds):,} times; {MAX_REPEAT:,} are taken.",
                 remedy="Lower the bound, or use `*` and `+`.",
             )
+        if any(all(inner.is_repeated for inner in items) for items in item.alternatives if items):
+            raise InvalidInput(
+                "The grammar repeats something that is itself nothing but repetition: there are too many ways "
+                "to read a text.",
+                remedy="Repeat once, or put something fixed into what is repeated.",
+            )
         may_be_absent = text in "*?" or (text.startswith("{") and (not bounds or bounds[0] == 0))
-        return _Item(alternatives=((item,),), may_be_absent=may_be_absent)
+        return _Item(alternatives=((item,),), may_be_absent=may_be_absent, is_repeated=True)
 
 
 def _all_items(alternatives: Sequence[Sequence[_Item]]) -> Iterator[_Item]:
@@ -209,15 +216,44 @@ def _refuse_empty_loops(rules: Rules) -> None:
 
     reached = {name: set(alone(body)) for name, body in rules.items()}
     for name in rules:
-        seen: set[str] = set()
-        waiting = list(reached[name])
-        while waiting:
-            following = waiting.pop()
-            if following not in seen:
-                seen.add(following)
-                waiting.extend(reached[following])
-        if name in seen:
+        if name in _reached(name, reached):
             raise InvalidInput(
                 f"The grammar's rule `{name}` leads back to itself with nothing read in between.",
                 remedy="Have every way back to a rule read at least one character.",
             )
+    _refuse_both_ways(rules, can_be_empty)
+
+
+def _refuse_both_ways(rules: Rules, can_be_empty: Callable[[_Item], bool]) -> None:
+    """`a ::= a a | "x"` has so many ways to read a text that each further token takes longer: with 150
+    tokens 0.1 s, and it grows with their square."""
+
+    def edge(alternatives: Sequence[Sequence[_Item]], *, step: int) -> Iterator[str]:
+        """Rules that one of these may begin with, or end with where `step` is -1."""
+        for items in alternatives:
+            for item in items[::step]:
+                if item.name:
+                    yield item.name
+                yield from edge(item.alternatives, step=step)
+                if not can_be_empty(item):
+                    break
+
+    first, last = ({name: set(edge(body, step=step)) for name, body in rules.items()} for step in (1, -1))
+    for name in rules:
+        if name in _reached(name, first) and name in _reached(name, last):
+            raise InvalidInput(
+                f"The grammar's rule `{name}` can begin and end with itself: there are too many ways to read "
+                "a text.",
+                remedy='Write a list as `item ("+" item)*`.',
+            )
+
+
+def _reached(name: str, following: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(following[name])
+    while waiting:
+        found = waiting.pop()
+        if found not in seen:
+            seen.add(found)
+            waiting.extend(following[found])
+    return seen

@@ -149,8 +149,7 @@ HEAVY = (
     OutputFormat("regex", "(?:[a-z]{1,30}, ){0,60}[a-z]{1,30}"),
     OutputFormat("regex", "([一-鿿]{1,20}，)*[一-鿿]+"),
     OutputFormat("choice", tuple(f"choice {i} of very many" for i in range(500))),
-    OutputFormat("grammar", "root ::= root root | [a-z]"),
-    OutputFormat("grammar", 'root ::= "(" root ")" | root "+" root | [0-9]'),
+    OutputFormat("grammar", 'root ::= item ("+" item)*\nitem ::= [0-9]+ | "(" root ")"'),
     OutputFormat(
         "json_schema", {"type": "object", "properties": {f"k{i}": {"type": "string"} for i in range(200)}}
     ),

@@ -158,6 +158,7 @@ def test_a_schema_deeper_than_recursion_goes_is_refused_and_no_more() -> None:
         'root ::= ("a" | b)* "c"\nb ::= [0-9]+ # digits',
         'root ::= "(" root ")" | "a"',
         'root ::= root "a" | "b"',
+        'root ::= item ("+" item)*\nitem ::= [0-9]+ | "(" root ")"',
     ],
 )
 def test_a_grammar_that_describes_a_text_is_taken(grammar: str) -> None:
@@ -174,6 +175,9 @@ def test_a_grammar_that_describes_a_text_is_taken(grammar: str) -> None:
         ("root ::= root", "describes no text"),
         ('root ::= root "" | "x"', "back to itself"),
         ('root ::= "a"{1,100000}', "100,000 times"),
+        ("root ::= root root | [a-z]", "begin and end with itself"),
+        ('root ::= root "+" root | [0-9]', "begin and end with itself"),
+        ('root ::= ("a"+)+', "nothing but repetition"),
         ('root ::= "a" (', "does not close"),
         ('root ::= "a" )', "cannot be read"),
         ('start: "a"', "cannot be read"),
