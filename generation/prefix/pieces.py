@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
 from core.ids import ChunkId, DocumentId
@@ -15,11 +15,14 @@ PieceKey = NewType("PieceKey", str)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A passage with its token ids, which are the same wherever it stands."""
+    """A passage with its token ids, which are the same wherever it stands.
+
+    Pieces of one key are equal, whatever scores the passage got for a question.
+    """
 
     key: PieceKey
-    passage: Passage
-    token_ids: tuple[int, ...]
+    passage: Passage = field(compare=False)
+    token_ids: tuple[int, ...] = field(compare=False)
 
     @property
     def document_id(self) -> DocumentId:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 from hypothesis import given, settings
@@ -154,6 +155,14 @@ def test_sections_that_have_no_room_begin_a_context_of_their_own() -> None:
     service.ask(P[0], P[1])
     assert names(service.ask(P[4], P[5]).pieces) == "p4 p5"
     assert names(service.ask(P[5], P[4]).pieces) == "p4 p5"
+
+
+def test_a_piece_is_known_again_whatever_its_score_for_the_question() -> None:
+    service = Service(whole=None)
+    service.ask(*P[:4])
+    scored = replace(P[1], passage=replace(P[1].passage, score=7.0))
+    plan = service.ask(scored, P[6])
+    assert names(plan.pieces) == "p0 p1 p2 p3 p6"
 
 
 def test_what_a_full_context_lacks_is_rented_behind_what_it_has() -> None:
