@@ -18,6 +18,7 @@ from inference.protocols import ChatTokenizer, GenerationRequest, SamplingParame
 TOP = 20
 """Most log-probabilities that a vLLM gives."""
 
+_AT_ONCE = 64
 _MIN_EXPECTED = 5.0  # rarer outcomes are counted together, as the chi-square test wants
 
 
@@ -50,13 +51,20 @@ class SampledEngine:
 
     def draw(
         self,
-        prompt: Sequence[int] | Sequence[Sequence[int]],
+        prompt: Sequence[int],
         *,
         num: int = 1,
         ignore_eos: bool = False,
         **controls: Any,
     ) -> list[Drawn]:
-        """`num` answers to each prompt, in one request; those of one prompt stand together."""
+        """`num` answers to the prompt; with a seed each has its own, counted up from it."""
+        if num > _AT_ONCE:
+            # An engine's queue has room for so many, and refuses what is beyond.
+            seed = controls.get("seed")
+            later = controls if seed is None else controls | {"seed": seed + _AT_ONCE}
+            return self.draw(prompt, num=_AT_ONCE, ignore_eos=ignore_eos, **controls) + self.draw(
+                prompt, num=num - _AT_ONCE, ignore_eos=ignore_eos, **later
+            )
         sampling = SamplingParameters(**controls)
         body = self._body(prompt, sampling) | {"n": num, "ignore_eos": ignore_eos}
         if sampling.beam_width > 1:
