@@ -37,6 +37,7 @@ from inference.kv_store.block_store import BlockStore, sweep
 from inference.kv_store.block_writer import BlockWriter
 from inference.kv_store.connector_stats import StoreMetrics, StoreStats
 from inference.kv_store.engine_identity import engine_identity
+from inference.kv_store.failed_steps import FailedSteps
 from inference.kv_store.kept_text import KeptText, loaded_json
 from inference.kv_store.kv_memory import KvMemory
 from inference.kv_store.request_plans import BlockTransfer, RequestPlans
@@ -49,8 +50,10 @@ _GIB = 1024**3
 
 @dataclass
 class StoreMetadata(KVConnectorMetadata):  # type: ignore[misc]  # vLLM is not type-checked here
-    """What the scheduler has the worker do in one step."""
+    """What the scheduler has the worker do in one step; see `FailedSteps` about the numbers."""
 
+    step: int = 0
+    heard_until: int = -1
     loads: list[BlockTransfer] = field(default_factory=list)
     saves: list[BlockTransfer] = field(default_factory=list)
 
@@ -72,6 +75,9 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
         self._rank = vllm_config.parallel_config.rank
         self._loading: dict[str, Any] = {}  # requests by id, some of whose blocks come from disk
         self._failed_block_ids: set[int] = set()
+        self._failed_steps = FailedSteps()
+        self._step = 0
+        self._heard_until = -1
         self._memory: KvMemory | None = None
         self._plans: RequestPlans | None = None
         self._writer: BlockWriter | None = None
@@ -136,7 +142,8 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
             self._plans.expect(request.request_id, num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> StoreMetadata:
-        metadata = StoreMetadata()
+        self._step += 1
+        metadata = StoreMetadata(step=self._step, heard_until=self._heard_until)
         plans = self._plans
         if plans is None:
             return metadata
@@ -155,6 +162,8 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
 
     def update_connector_output(self, connector_output: Any) -> None:
         failed = connector_output.invalid_block_ids
+        if failed:
+            self._heard_until = self._step
         if failed and self._plans is not None:
             with self._guard("recounting"):
                 self._recount(self._plans, failed)
@@ -199,7 +208,8 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
             )
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        loads = self._get_connector_metadata().loads
+        metadata = self._get_connector_metadata()
+        loads = metadata.loads
         if not loads:
             return
         failed = {load.block_id for load in loads}
@@ -211,6 +221,8 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
                 }
                 self._store.touch([load.key for load in loads], rank=self._rank)
         self._failed_block_ids |= failed
+        if failed:
+            self._failed_steps.add(metadata.step)
         self._stats.count("loaded", len(loads) - len(failed))
         self._stats.count("load_failed", len(failed))
 
@@ -236,8 +248,12 @@ class BlockStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc
     def wait_for_save(self) -> None:
         if not self._is_on or self._memory is None or self._writer is None:
             return
+        metadata = self._get_connector_metadata()
+        if not self._failed_steps.may_save(metadata.heard_until):
+            self._stats.count("dropped", len(metadata.saves))
+            return
         with self._guard("saving"):
-            for save in self._get_connector_metadata().saves:
+            for save in metadata.saves:
                 # What does not fit now is offered again with the document's next question.
                 if self._writer.has_room(self._store.file_bytes):
                     self._writer.offer(save.key, self._memory.save(save.block_id))

@@ -118,7 +118,9 @@ class RequestPlans:
         if plan is None:
             return None
         span = range(plan.first_loaded, plan.first_loaded + plan.num_loaded)
-        first = next((index for index in span if block_ids[index] in failed), None)
+        # A request that was preempted has no blocks for now.
+        held = zip(span, block_ids[plan.first_loaded :], strict=False)
+        first = next((index for index, block_id in held if block_id in failed), None)
         if first is None:
             return None
         plan.num_loaded = first - plan.first_loaded

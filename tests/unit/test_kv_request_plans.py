@@ -124,6 +124,13 @@ def test_a_failure_of_another_request_s_blocks_changes_nothing(house: House) -> 
     assert house.plans.finish("unknown") == 0
 
 
+def test_a_request_that_was_preempted_has_no_blocks_that_could_fail(house: House) -> None:
+    house.write(0, 1, 2)
+    house.plans.expect("r", house.find())
+    assert house.loads() == [0, 1, 2]
+    assert house.plans.fail("r", [], {200}) is None
+
+
 def test_a_folder_not_to_be_written_to_fails_no_request(tmp_path: Path) -> None:
     (tmp_path / "kv").write_text("in the way")
     house = House(tmp_path / "kv")
