@@ -108,4 +108,4 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
         PooledEngine(f"engine-{n}", url, connect(url, once, elsewhere))
         for n, url in enumerate(endpoint.urls, start=1)
     ]
-    return EnginePool(engines, max_imbalance=settings.engine.max_imbalance)
+    return EnginePool(engines, max_imbalance=engine.max_imbalance, admission=patience)

@@ -17,6 +17,8 @@ from core.errors import (
     LongleafError,
     Misconfigured,
 )
+from core.priority import current_priority
+from inference.admission import AdmissionPolicy, pause_seconds
 from inference.controls import unmet_controls
 from inference.engine_metrics import EngineCounters, total_counters
 from inference.engine_watch import EngineWatch
@@ -30,6 +32,9 @@ log = structlog.get_logger()
 
 MAX_ROUNDS = 3
 _FIRST_PAUSE_SECONDS = 0.2
+_ELSEWHERE = (EngineUnavailable, EngineOverloaded, Misconfigured)
+"""Failures of one engine that another may not have. `Misconfigured` is that of one which was started
+again with another model or key."""
 
 
 @runtime_checkable
@@ -50,10 +55,18 @@ class EnginePool:
     Args:
         engines: at least one; their clients do not try again by themselves.
         max_imbalance: see `inference.routing.rank`.
+        admission: how long a request waits for a place where all are full; by default not at all.
     """
 
-    def __init__(self, engines: Sequence[PooledEngine], *, max_imbalance: int) -> None:
+    def __init__(
+        self,
+        engines: Sequence[PooledEngine],
+        *,
+        max_imbalance: int,
+        admission: AdmissionPolicy | None = None,
+    ) -> None:
         self.engines = tuple(engines)
+        self.admission = admission or AdmissionPolicy()
         self._max_imbalance = max_imbalance
         self._model: PooledEngine | None = None  # the first one known: the others must serve the same
         self._unfit: dict[str, str] = {}
@@ -174,6 +187,9 @@ class _Route:
         self._request = request
         self._tried: set[str] = set()
         self._round = 1
+        patience = pool.admission.limit_seconds(request.priority or current_priority())
+        self._until = time.monotonic() + patience
+        self._num_refusals = 0
         self._open = ExitStack()
         self._engine: PooledEngine | None = None
         self._failure: LongleafError | None = None
@@ -188,7 +204,7 @@ class _Route:
             engine = self._next()
             try:
                 self._deltas = self._open.enter_context(engine.stream(self._request))
-            except (EngineUnavailable, EngineOverloaded) as error:
+            except _ELSEWHERE as error:
                 self._leave(engine, error)
                 continue
             self._engine = engine
@@ -202,7 +218,7 @@ class _Route:
                     yield delta if has_begun else self._first(delta)
                     has_begun = True
                 return
-            except (EngineUnavailable, EngineOverloaded) as error:
+            except _ELSEWHERE as error:
                 assert self._engine is not None
                 if has_begun:
                     if isinstance(error, EngineUnavailable):
@@ -222,20 +238,35 @@ class _Route:
 
     def _next(self) -> PooledEngine:
         left = [e for e in self._pool.ranked(self._request) if e.name not in self._tried]
-        if not left:  # a round is over: what is restarting just now may answer in the next
-            assert self._failure is not None
-            if self._round >= MAX_ROUNDS or isinstance(self._failure, EngineOverloaded):
-                raise self._failure
+        if not left:  # a round is over: what is full or restarting just now may answer in the next
+            time.sleep(self._pause())
             self._tried.clear()
-            time.sleep(_FIRST_PAUSE_SECONDS * 2.0 ** (self._round - 1) * random.uniform(0.75, 1.25))
-            self._round += 1
             left = self._pool.ranked(self._request)
         self._tried.add(left[0].name)
         return left[0]
 
+    def _pause(self) -> float:
+        """Seconds until the next round.
+
+        Raises: the last failure, where there is none.
+        """
+        assert self._failure is not None
+        if isinstance(self._failure, EngineOverloaded):
+            self._num_refusals += 1
+            pause = pause_seconds(self._num_refusals)
+            if time.monotonic() + pause > self._until:
+                raise self._failure
+            return pause
+        if self._round >= MAX_ROUNDS:
+            raise self._failure
+        self._round += 1
+        return _FIRST_PAUSE_SECONDS * 2.0 ** (self._round - 2) * random.uniform(0.75, 1.25)
+
     def _leave(self, engine: PooledEngine, error: LongleafError) -> None:
-        self._failure = error
-        if isinstance(error, EngineUnavailable):
+        # That one is full says more than that another is down: a place will be free.
+        if not isinstance(self._failure, EngineOverloaded) or not self._tried - {engine.name}:
+            self._failure = error
+        if not isinstance(error, EngineOverloaded):
             engine.rest()
         log.warning("engine.left", engine=engine.name, url=engine.url, code=error.code)
 

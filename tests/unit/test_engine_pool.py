@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Misconfigured
+from inference.admission import AdmissionPolicy
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
 from inference.engine_pool import EnginePool
 from inference.pooled_engine import PooledEngine
@@ -30,7 +31,7 @@ def pool(doubles: list[EngineDouble]) -> EnginePool:
     return pool_of([double.url for double in doubles])
 
 
-def pool_of(urls: list[str], *, max_imbalance: int = 4) -> EnginePool:
+def pool_of(urls: list[str], *, max_imbalance: int = 4, wait_seconds: float = 0.0) -> EnginePool:
     once = RetryPolicy(max_attempts=1)
     return EnginePool(
         [
@@ -40,6 +41,7 @@ def pool_of(urls: list[str], *, max_imbalance: int = 4) -> EnginePool:
             for n, url in enumerate(urls, start=1)
         ],
         max_imbalance=max_imbalance,
+        admission=AdmissionPolicy(wait_seconds),
     )
 
 
@@ -136,6 +138,37 @@ def test_what_breaks_after_the_first_token_is_the_callers(
     with pytest.raises(EngineUnavailable) as raised:
         generate(pool, request())
     assert raised.value.context["usage"].completion_tokens == 3  # type: ignore[attr-defined]
+
+
+FULL = (503, "The engine is currently busy and cannot accept new requests.")
+
+
+def test_where_all_engines_are_full_a_request_waits_for_a_place(doubles: list[EngineDouble]) -> None:
+    pool = pool_of([double.url for double in doubles], wait_seconds=10)
+    pool.info()
+    for double in doubles:
+        double.behaviour.refusals = [FULL]
+    assert served_by(generate(pool, request()))
+
+
+def test_one_engine_that_is_full_is_waited_for_while_the_other_is_down(doubles: list[EngineDouble]) -> None:
+    pool = pool_of([doubles[0].url, "http://127.0.0.1:9"], wait_seconds=10)
+    pool.info()
+    doubles[0].behaviour.refusals = [FULL, FULL]
+    assert served_by(generate(pool, request())) == "engine-1"
+
+
+def test_an_engine_started_again_with_another_model_hands_its_requests_on(
+    pool: EnginePool, doubles: list[EngineDouble]
+) -> None:
+    home = served_by(generate(pool, request()))
+    wrong = (404, '{"error": {"message": "The model `double` does not exist.", "code": 404}}')
+    doubles[int(home[-1]) - 1].behaviour.refusals = [wrong]
+    assert served_by(generate(pool, request())) != home
+    for double in doubles:
+        double.behaviour.refusals = [wrong]
+    with pytest.raises(Misconfigured):
+        generate(pool, request())
 
 
 def test_a_full_engine_hands_on_and_if_all_are_full_the_request_is_refused_at_once(
