@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -129,14 +130,18 @@ def _run(
     on_usage: Callable[[TokenUsage], None],
     checkpoint: Checkpoint,
 ) -> None:
+    def start(drawing: _Drawing) -> Future[None]:
+        # A thread inherits nothing by itself: neither the work's priority nor what its logs are about.
+        return pool.submit(copy_context().run, drawing.draw, generator, stopped)
+
     first, *others = drawings
-    running: set[Future[None]] = {pool.submit(first.draw, generator, stopped)}
+    running = {start(first)}
     while running or others:
         done, running = wait(running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
         for future in done:
             future.result()
         if others and (first.is_under_way.is_set() or done):
-            running |= {pool.submit(drawing.draw, generator, stopped) for drawing in others}
+            running |= {start(drawing) for drawing in others}
             others = []
         on_usage(_total(drawings))
         checkpoint()
