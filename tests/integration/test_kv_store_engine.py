@@ -165,6 +165,28 @@ def test_a_damaged_block_is_computed_again_and_mended(engine: Engine) -> None:
     assert (mended.cached_tokens, same(mended, before)) == (STATIC_TOKENS, True)
 
 
+def test_nothing_is_kept_of_what_was_computed_over_a_damaged_block(engine: Engine) -> None:
+    """The end of a document was evicted, and a block of its beginning is damaged: in one step that
+    block fails to load and the end is computed over it."""
+    prompt = [*DOCUMENT, *QUESTION, 10]
+    before = engine.ask(prompt, salt="spoilt", keep=len(DOCUMENT))
+    engine.wait_for_blocks(2 * STATIC_TOKENS // BLOCK)
+    engine.forget()
+    engine.ask(prompt, salt="spoilt")  # loading puts the files' times in the order of the text
+    files = sorted(engine.folder.glob("*/*/*.0"), key=lambda path: -path.stat().st_mtime_ns)
+    damaged, *evicted = files[10], *files[20 : STATIC_TOKENS // BLOCK]
+    damaged.write_bytes(damaged.read_bytes()[::-1])
+    for path in evicted:
+        path.unlink()
+    engine.forget()
+    for _ in range(2):  # with the second question whatever the first one did not dare to keep
+        assert same(engine.ask(prompt, salt="spoilt", keep=len(DOCUMENT)), before)
+    wait_until(lambda: all(path.exists() for path in (damaged, *evicted)))
+    engine.forget()
+    loaded = engine.ask(prompt, salt="spoilt")
+    assert (loaded.cached_tokens, same(loaded, before)) == (STATIC_TOKENS, True)
+
+
 def test_the_client_finds_out_that_the_engine_keeps_context(engine: Engine) -> None:
     client = CompletionsClient(engine.process.url, model=MODEL)
     try:
