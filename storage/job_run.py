@@ -12,8 +12,9 @@ from core.errors import JobCancelled, LeaseLost
 from core.ids import JobId
 from storage.jobs import ClaimedJob, JobQueue, LeaseState
 
-RunOutcome = Literal["done", "yielded"]
-"""`done`: the run ended its job. `yielded`: there is more to do, in a later slice."""
+RunOutcome = Literal["done", "yielded", "postponed"]
+"""`done`: the run ended its job. `yielded`: there is more to do, in a later slice. `postponed`: there is,
+but what it needs is taken now, so that it had better come back in a while."""
 
 
 @dataclass(frozen=True, slots=True)

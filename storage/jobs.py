@@ -233,9 +233,13 @@ class JobQueue:
         self._session.execute(update(Job).where(Job.id == job_id).values(**values))
         return status
 
-    def yield_job(self, job_id: JobId, owner: str) -> LeaseState:
-        """Put a job that has more to do behind the others of its queue, unless it is not `held`."""
-        return self._requeue(job_id, owner, attempt=Job.attempt - 1)
+    def yield_job(self, job_id: JobId, owner: str, *, available_at: datetime | None = None) -> LeaseState:
+        """Put a job that has more to do behind the others of its queue, unless it is not `held`.
+
+        Args:
+            available_at: not to be run before then.
+        """
+        return self._requeue(job_id, owner, attempt=Job.attempt - 1, available_at=available_at)
 
     def retry(self, job_id: JobId, owner: str, *, available_at: datetime) -> LeaseState:
         """Try again later, unless it is not `held`; the attempt stays counted."""

@@ -37,13 +37,15 @@ from storage.jobs import ClaimedJob, JobQueue, LeaseState
 log = structlog.get_logger()
 
 FINISHED_EVENT = "finished"
+POSTPONED_SECONDS = 30.0
+"""A job that is postponed comes back after so long."""
 
 
 class JobHandler(Protocol):
     """A pipeline that can run jobs of one kind."""
 
     def run(self, run: JobRun) -> RunOutcome:
-        """Do the work and end the job, or yield."""
+        """Do the work and end the job, or yield, or postpone it."""
         ...
 
     def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
@@ -140,10 +142,10 @@ class JobExecutor:
                 ),
             )
         else:
-            if outcome == "yielded":
-                self._yield(run)
-            else:
+            if outcome == "done":
                 self._announce(job, "succeeded")
+            else:
+                self._yield(run, seconds=POSTPONED_SECONDS if outcome == "postponed" else 0.0)
 
     def _end(self, run: JobRun, error: LongleafError) -> None:
         job = run.job
@@ -155,9 +157,10 @@ class JobExecutor:
             self._handlers[job.kind].abandon(session, job, reason)
         self._announce(job, status, code=reason.code)
 
-    def _yield(self, run: JobRun) -> None:
+    def _yield(self, run: JobRun, *, seconds: float) -> None:
+        due = utc_now() + timedelta(seconds=seconds) if seconds else None
         with self._database.write() as session:
-            state = JobQueue(session).yield_job(run.job.id, run.owner)
+            state = JobQueue(session).yield_job(run.job.id, run.owner, available_at=due)
         if state == "cancelled":
             self._end(run, job_cancelled(run.job.id))
 

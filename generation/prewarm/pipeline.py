@@ -34,8 +34,9 @@ PRIORITY = 20
 
 _MAX_SENT = 200
 _LOOK_SECONDS = 0.25
-_PATIENCE_SECONDS = 3.0
-"""A worker waits so long for a busy engine, then it sees whether there is other work."""
+_PATIENCE_SECONDS = 0.5
+"""A worker waits so long for a busy engine, then the job comes back later: there may be one for each
+collection, and an upload that waits in the same queue must not have to wait for all of them."""
 
 _MAX_AGE = timedelta(minutes=30)
 """A job that an ever busy engine has held up so long is given up: questions warm the cache themselves."""
@@ -57,6 +58,7 @@ class _Slice:
     heads: dict[tuple[str, ...], dict[str, Any]]
     usage: TokenUsage = field(default_factory=TokenUsage)
     prefill_seconds: float = 0.0
+    is_engine_busy: bool = False
 
 
 class PrewarmPipeline:
@@ -90,7 +92,7 @@ class PrewarmPipeline:
         self._slice_seconds = slice_seconds
 
     def run(self, run: JobRun) -> RunOutcome:
-        """Compute what fits; yields the worker when the engine is busy for long."""
+        """Compute what fits; postponed when the engine is busy."""
         collection_id = run.job.collection_id
         if collection_id is None:
             raise InvalidInput(f"Job {run.job.id} names no collection to prewarm.")
@@ -110,7 +112,7 @@ class PrewarmPipeline:
             if is_over:
                 run.succeed(session)
         if not is_over:
-            return "yielded"
+            return "postponed" if work.is_engine_busy else "yielded"
         log.info(
             "collection.prewarmed",
             collection_id=collection_id,
@@ -136,12 +138,16 @@ class PrewarmPipeline:
         """Go on with a head where an earlier slice left it; True if it is done."""
         for length in _pieces(head["sent_tokens"], len(built), self._settings.piece_tokens):
             # One piece at least, or a job of short slices would never end.
-            if (work.usage.prompt_tokens and time.monotonic() > work.until) or not self._wait_for_quiet(run):
+            if work.usage.prompt_tokens and time.monotonic() > work.until:
+                return False
+            if not self._wait_for_quiet(run):
+                work.is_engine_busy = True
                 return False
             before = work.usage
             try:
                 self._prefill(run, built, length, work)
             except EngineOverloaded:
+                work.is_engine_busy = True
                 return False
             head["sent_tokens"] = length
             head["computed_tokens"] += work.usage.uncached_tokens - before.uncached_tokens

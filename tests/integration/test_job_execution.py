@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.clock import utc_now
 from core.errors import (
     Conflict,
     EngineIncapable,
@@ -22,7 +24,7 @@ from core.settings import WorkerSettings
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
 from storage.jobs import ClaimedJob, JobRepository, Queue
-from storage.models import Job
+from storage.models import Job, OutboxMessage
 from storage.paging import PageRequest
 from tests.pipeline_fixtures import House, build_house
 from workers.execution import JobExecutor
@@ -133,6 +135,19 @@ def test_an_unforeseen_fault_ends_the_last_attempt_and_names_the_job(house: Hous
     assert (job.status, job.error_code) == ("failed", "internal_error")
     assert job.id in str(job.error_detail)
     assert "ZeroDivisionError" in str(job.error_detail)
+
+
+@pytest.mark.parametrize("outcome", ["yielded", "postponed"])
+def test_a_postponed_job_leaves_its_place_for_a_while_and_a_yielded_one_goes_on(
+    house: House, outcome: RunOutcome
+) -> None:
+    job = execute(house, ScriptedHandler(lambda run: outcome))
+    assert (job.status, job.attempt) == ("queued", 0)
+    with house.database.read() as session:
+        query = select(OutboxMessage.available_at).where(OutboxMessage.job_id == job.id)
+        seconds = (max(session.scalars(query)) - utc_now()).total_seconds()
+    assert seconds <= 30
+    assert (seconds > 10) == (outcome == "postponed")
 
 
 @pytest.mark.parametrize("ending", ["yields", "may pass", "fails"])

@@ -225,7 +225,7 @@ def test_a_busy_engine_is_left_to_those_who_wait(house: House, engine: CachingEn
     engine.num_running = 1
     job_id = request(house)
     run = house.claim(job_id)
-    assert pipeline(house, engine).run(run) == "yielded"
+    assert pipeline(house, engine).run(run) == "postponed"
     assert engine.requests == []
     engine.num_running = 0
     assert pipeline(house, engine).run(run) == "done"
