@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from inference.prefix_tree import Block, block_key, block_keys
 
 _MIN_GUESSED_BLOCKS = 64
+_MAX_GUESSED_BLOCKS = 1 << 16
+"""Of an engine that does not tell its space: a million tokens, and tens of megabytes here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class ResidentPrefixes:
 
     def __init__(self, geometry: CacheGeometry) -> None:
         self.geometry = geometry
-        self._capacity = geometry.num_blocks
+        self._capacity = _MAX_GUESSED_BLOCKS if geometry.num_blocks is None else geometry.num_blocks
         self._lock = threading.RLock()
         self._roots: dict[str, Block] = {}
         # In the order of eviction. A block is always touched after those behind it, so the first
@@ -222,7 +224,7 @@ class ResidentPrefixes:
     # ---- forgetting ----------------------------------------------------------------------
 
     def _evict(self) -> None:
-        while self._capacity is not None and len(self._blocks) > self._capacity:
+        while len(self._blocks) > self._capacity:
             self._pop_oldest()
 
     def _forget_missing(self, prompt: SentPrompt, num_found: int) -> None:

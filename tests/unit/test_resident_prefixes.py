@@ -135,3 +135,11 @@ def test_it_never_holds_more_than_its_space_nor_a_block_without_those_before_it(
         longest = prefixes.num_cached("a", [*prompt, 9])
         assert longest <= len(prompt)
         assert prefixes.num_cached("a", [*prompt[:longest], 9]) == longest
+
+
+def test_of_an_engine_that_tells_nothing_no_more_is_remembered_than_memory_allows() -> None:
+    prefixes = ResidentPrefixes(CacheGeometry(1))
+    for salt in ("a", "b", "c"):
+        prefixes.heard_of(salt, range(30_000))
+    assert prefixes.num_blocks == 1 << 16
+    assert prefixes.num_cached("c", range(30_000)) > 0
