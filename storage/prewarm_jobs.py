@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from core.ids import CollectionId, ConversationId, DocumentId, KeyId, TenantId
 from storage.jobs import JobRepository
@@ -124,23 +124,13 @@ class PromptHeads:
         """For each collection with something to prewarm: written answers since then, plus one for each
         static document."""
         asked = (
-            select(Answer.collection_id, func.count())
-            .where(
-                Answer.tenant_id == self._tenant_id,
-                Answer.created_at >= since,
-                Answer.finished_at.is_not(None),
-                Answer.mode != "extractive",
-            )
+            _asked(since, Answer.collection_id)
+            .where(Answer.tenant_id == self._tenant_id)
             .group_by(Answer.collection_id)
         )
         static = (
-            select(Document.collection_id, func.count())
-            .where(
-                Document.tenant_id == self._tenant_id,
-                Document.status == "ready",
-                Document.is_static.is_(True),
-                Document.deleted_at.is_(None),
-            )
+            _static(Document.collection_id)
+            .where(Document.tenant_id == self._tenant_id)
             .group_by(Document.collection_id)
         )
         weights: dict[CollectionId, int] = {}
@@ -148,6 +138,23 @@ class PromptHeads:
             for name, count in self._session.execute(query):
                 weights[CollectionId(name)] = weights.get(CollectionId(name), 0) + count
         return weights
+
+
+def weigh_all(session: Session, *, since: datetime) -> int:
+    """What `PromptHeads.weigh_collections` comes to for all collections of all tenants."""
+    return sum(session.execute(query).scalar_one() for query in (_asked(since), _static()))
+
+
+def _asked(since: datetime, *columns: InstrumentedAttribute[str]) -> Select[Any]:
+    return select(*columns, func.count()).where(
+        Answer.created_at >= since, Answer.finished_at.is_not(None), Answer.mode != "extractive"
+    )
+
+
+def _static(*columns: InstrumentedAttribute[str]) -> Select[Any]:
+    return select(*columns, func.count()).where(
+        Document.status == "ready", Document.is_static.is_(True), Document.deleted_at.is_(None)
+    )
 
 
 def _prefix_of(context: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -24,8 +24,7 @@ from inference.protocols import GenerationRequest, SamplingParameters
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
 from storage.jobs import ClaimedJob, JobRepository
-from storage.prewarm_jobs import PromptHeads
-from tenancy.tenants import list_tenant_ids
+from storage.prewarm_jobs import PromptHeads, weigh_all
 
 log = structlog.get_logger()
 
@@ -237,12 +236,9 @@ class PrewarmPipeline:
 
 def _share(session: Session, tenant_id: TenantId, collection_id: CollectionId, since: datetime) -> float:
     """The collection's part of what all tenants' collections may take together."""
-    weights = {
-        tenant: PromptHeads(session, tenant).weigh_collections(since=since)
-        for tenant in list_tenant_ids(session)
-    }
-    total = sum(sum(each.values()) for each in weights.values())
-    return weights.get(tenant_id, {}).get(collection_id, 0) / total if total else 0.0
+    total = weigh_all(session, since=since)
+    own = PromptHeads(session, tenant_id).weigh_collections(since=since).get(collection_id, 0)
+    return own / total if total else 0.0
 
 
 def _identity(head: Mapping[str, Any]) -> tuple[str, ...]:
