@@ -43,22 +43,19 @@ class AnswerTraceRepository:
 
     def save(self, answer_id: AnswerId, trace: dict[str, Any], *, is_redacted: bool = False) -> None:
         """Store it as the answer's only trace."""
-        redacted_at = utc_now() if is_redacted else None
-        found = self.find(answer_id)
-        if found is None:
-            self._session.add(
-                AnswerTrace(
-                    answer_id=answer_id, tenant_id=self._tenant_id, trace=trace, redacted_at=redacted_at
-                )
-            )
-        else:
-            found.trace, found.redacted_at = trace, redacted_at
+        row = self.find(answer_id)
+        if row is None:
+            row = AnswerTrace(answer_id=answer_id, tenant_id=self._tenant_id)
+            self._session.add(row)
+        row.trace, row.redacted_at = trace, utc_now() if is_redacted else None
+        row.holds_text = trace["detail"] == "full" and not is_redacted  # a light one has no text
         self._session.flush()
 
     def redact(self, row: AnswerTrace) -> None:
         """Take texts and tokens out of it for good; its numbers stay."""
         row.trace = redact(row.trace)
         row.redacted_at = row.redacted_at or utc_now()
+        row.holds_text = False
         self._session.flush()
 
     def forget_document(self, document_id: DocumentId) -> None:
@@ -74,11 +71,10 @@ class AnswerTraceRepository:
 
     def _redact_full(self, condition: ColumnElement[bool]) -> None:
         query = select(AnswerTrace).where(
-            AnswerTrace.tenant_id == self._tenant_id, AnswerTrace.redacted_at.is_(None), condition
+            AnswerTrace.tenant_id == self._tenant_id, AnswerTrace.holds_text.is_(True), condition
         )
         for row in self._session.scalars(query.with_for_update()):
-            if row.trace["detail"] == "full":  # a light one has no text
-                self.redact(row)
+            self.redact(row)
 
 
 def forget_traces(session: Session, *, before: datetime) -> int:

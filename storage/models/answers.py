@@ -25,6 +25,7 @@ class Answer(Base):
     __tablename__ = "answers"
     __table_args__ = (
         Index("ix_answers_listing", "tenant_id", "created_at", "id"),
+        Index("ix_answers_newest", "created_at", "id"),
         UniqueConstraint("conversation_id", "turn"),
     )
 
@@ -63,13 +64,19 @@ class AnswerTrace(Base):
     """How an answer came to be, token by token: see `GET /v1/answers/{id}/trace`.
 
     Apart from the answer, for it is large and seldom read. `redacted_at` is when its texts and tokens
-    were taken out; what is left is numbers.
+    were taken out; what is left is numbers. `holds_text` says whether any of them are in it, so that
+    those which are to be redacted are found without reading all.
     """
 
     __tablename__ = "answer_traces"
+    __table_args__ = (
+        Index("ix_answer_traces_text", "tenant_id", "holds_text"),
+        Index("ix_answer_traces_created_at", "created_at"),
+    )
 
     answer_id: Mapped[str] = mapped_column(ForeignKey("answers.id"), primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
     trace: Mapped[dict[str, Any]]
+    holds_text: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     redacted_at: Mapped[datetime | None]

@@ -222,6 +222,16 @@ def test_attention_of_a_trace_redacted_meanwhile_is_a_conflict(house: House) -> 
         AttentionPipeline(house.database, EvenReader()).run(house.claim(job_id))
 
 
+@pytest.mark.parametrize(("full", "holds_text"), [(True, True), (False, False)])
+def test_a_trace_says_whether_it_holds_text(house: House, full: bool, holds_text: bool) -> None:
+    answer_id = answered(house, mode="abstractive", trace=full)
+    with house.database.write() as session:
+        traces = AnswerTraceRepository(session, house.principal.tenant_id)
+        assert traces.get(answer_id).holds_text == holds_text
+        traces.redact(traces.get(answer_id))
+        assert not traces.get(answer_id).holds_text
+
+
 def test_a_deleted_document_s_text_goes_from_traces_too_and_others_stay(house: House) -> None:
     read = answered(house, mode="abstractive", trace=True)
     other = answered(house, "青龙偃月刀重多少斤？", trace=True)

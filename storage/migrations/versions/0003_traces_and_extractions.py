@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("answer_id", sa.String(), nullable=False),
         sa.Column("tenant_id", sa.String(), nullable=False),
         sa.Column("trace", sa.JSON(), nullable=False),
+        sa.Column("holds_text", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("redacted_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
@@ -49,6 +50,10 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("answer_id", name=op.f("pk_answer_traces")),
     )
+    with op.batch_alter_table("answer_traces", schema=None) as batch_op:
+        batch_op.create_index("ix_answer_traces_text", ["tenant_id", "holds_text"], unique=False)
+        batch_op.create_index("ix_answer_traces_created_at", ["created_at"], unique=False)
+
     op.create_table(
         "extraction_rows",
         sa.Column("extraction_id", sa.String(), nullable=False),
@@ -77,6 +82,7 @@ def upgrade() -> None:
     op.execute("UPDATE answers SET samples = '{}'")
     with op.batch_alter_table("answers") as batch:
         batch.alter_column("samples", existing_type=sa.JSON(), nullable=False)
+        batch.create_index("ix_answers_newest", ["created_at", "id"], unique=False)
     with op.batch_alter_table("documents") as batch:
         batch.add_column(sa.Column("is_static", sa.Boolean(), nullable=True))
     op.execute("UPDATE documents SET is_static = false")
@@ -89,9 +95,14 @@ def downgrade() -> None:
         batch_op.drop_column("is_static")
 
     with op.batch_alter_table("answers", schema=None) as batch_op:
+        batch_op.drop_index("ix_answers_newest")
         batch_op.drop_column("samples")
 
     op.drop_table("extraction_rows")
+    with op.batch_alter_table("answer_traces", schema=None) as batch_op:
+        batch_op.drop_index("ix_answer_traces_created_at")
+        batch_op.drop_index("ix_answer_traces_text")
+
     op.drop_table("answer_traces")
     with op.batch_alter_table("extractions", schema=None) as batch_op:
         batch_op.drop_index("ix_extractions_listing")
