@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from core.ids import CollectionId, ConversationId, DocumentId, KeyId, TenantId
@@ -145,13 +145,13 @@ def weigh_all(session: Session, *, since: datetime) -> int:
     return sum(session.execute(query).scalar_one() for query in (_asked(since), _static()))
 
 
-def _asked(since: datetime, *columns: InstrumentedAttribute[str]) -> Select[Any]:
+def _asked(since: datetime, *columns: InstrumentedAttribute[str]) -> Any:
     return select(*columns, func.count()).where(
         Answer.created_at >= since, Answer.finished_at.is_not(None), Answer.mode != "extractive"
     )
 
 
-def _static(*columns: InstrumentedAttribute[str]) -> Select[Any]:
+def _static(*columns: InstrumentedAttribute[str]) -> Any:
     return select(*columns, func.count()).where(
         Document.status == "ready", Document.is_static.is_(True), Document.deleted_at.is_(None)
     )
