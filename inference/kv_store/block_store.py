@@ -210,14 +210,18 @@ def trim_native_files(folder: Path, *, max_bytes: int) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what nobody needs: old drafts, and manifests none of whose blocks is left."""
+    """Remove what nobody needs: old drafts, and old manifests none of whose blocks is left.
+
+    A young one may be of blocks that another engine is about to write.
+    """
+    before = time.time() - _DRAFT_SECONDS
     kept = {os.path.basename(entry.path).partition(".")[0] for entry in _scan(folder)}
     with contextlib.suppress(OSError):
         for manifest in (folder / _MANIFESTS).iterdir():
-            if kept.isdisjoint(_read_keys(manifest)):
+            if manifest.stat().st_mtime < before and kept.isdisjoint(_read_keys(manifest)):
                 manifest.unlink()
         for draft in folder.glob("*/*/*.tmp"):
-            if draft.stat().st_mtime < time.time() - _DRAFT_SECONDS:
+            if draft.stat().st_mtime < before:
                 draft.unlink()
 
 

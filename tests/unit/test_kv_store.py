@@ -197,13 +197,17 @@ def test_sweeping_removes_old_drafts_and_lists_of_nothing(tmp_path: Path) -> Non
     target.write(keys()[0], block())
     target.record("tenant", "doc_1", keys())
     target.record("tenant", "doc_2", keys(salt="gone"))
+    for name in manifest_names(tmp_path):
+        os.utime(tmp_path / "manifests" / name, (1, 1))
+    target.record("tenant", "doc_3", keys(salt="not written yet"))
     old, young = (tmp_path / "n" / keys()[0][:2] / f"{name}.tmp" for name in ("old", "young"))
     old.write_bytes(b"x")
     young.write_bytes(b"x")
     os.utime(old, (1, 1))
     sweep(tmp_path)
     assert (old.exists(), young.exists()) == (False, True)
-    assert manifest_names(tmp_path) == {manifest_name("tenant", "doc_1")}
+    left = {manifest_name("tenant", "doc_1"), manifest_name("tenant", "doc_3")}
+    assert manifest_names(tmp_path) == left
     assert usage(tmp_path).num_blocks == 1
 
 
