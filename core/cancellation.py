@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 Checkpoint = Callable[[], None]
 """Returns at once while the work is still wanted.
@@ -11,3 +14,36 @@ Raises:
     JobCancelled: the caller asked for it to stop.
     LeaseLost: another worker has taken the job up; stop without writing anything.
 """
+
+_LOOK_SECONDS = 0.25
+
+
+def _always_wanted() -> None:
+    """Work that nobody can cancel."""
+
+
+_checkpoint: ContextVar[Checkpoint] = ContextVar("checkpoint", default=_always_wanted)
+
+
+@contextmanager
+def watching(checkpoint: Checkpoint) -> Iterator[None]:
+    """Long waits of this thread in the block ask `checkpoint`, wherever they are. Threads do not inherit it."""
+    token = _checkpoint.set(checkpoint)
+    try:
+        yield
+    finally:
+        _checkpoint.reset(token)
+
+
+def wait_watchfully(seconds: float) -> None:
+    """Sleep so long, and ask several times a second whether the work is still wanted.
+
+    Raises: what the checkpoint of the enclosing `watching` does.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        _checkpoint.get()()
+        remaining = until - time.monotonic()
+        if remaining <= 0:
+            return
+        time.sleep(min(_LOOK_SECONDS, remaining))

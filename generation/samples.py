@@ -11,7 +11,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from core.cancellation import Checkpoint
+from core.cancellation import Checkpoint, watching
+from core.errors import JobCancelled
 from core.usage import TokenUsage
 from generation.agreement import Agreement
 from inference.protocols import EngineTimings, GenerationDelta, GenerationRequest, Generator
@@ -44,7 +45,11 @@ class _Drawing:
     is_under_way: threading.Event = field(default_factory=threading.Event)
 
     def draw(self, generator: Generator, stopped: threading.Event) -> None:
-        with generator.stream(self.request) as deltas:
+        def check() -> None:
+            if stopped.is_set():
+                raise JobCancelled("The other samples were stopped.")
+
+        with watching(check), generator.stream(self.request) as deltas:
             for delta in deltas:
                 self.usage = delta.usage
                 self.on_delta(delta)

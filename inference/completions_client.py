@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from core.cancellation import wait_watchfully
 from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, LongleafError, TooLong
 from core.priority import current_priority
 from core.usage import TokenUsage
@@ -233,7 +234,7 @@ class CompletionsClient:
                 pause = pause_seconds(num_refusals)
                 if time.monotonic() + pause > deadline:
                     raise
-                time.sleep(pause)
+                wait_watchfully(pause)
         raise AssertionError("the loop has no end of its own")
 
     def _send_repeatedly(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
+from core.cancellation import wait_watchfully
 from core.errors import (
     EngineOverloaded,
     EngineUnavailable,
@@ -239,7 +240,7 @@ class _Route:
     def _next(self) -> PooledEngine:
         left = [e for e in self._pool.ranked(self._request) if e.name not in self._tried]
         if not left:  # a round is over: what is full or restarting just now may answer in the next
-            time.sleep(self._pause())
+            wait_watchfully(self._pause())
             self._tried.clear()
             left = self._pool.ranked(self._request)
         self._tried.add(left[0].name)

@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 from sqlalchemy.orm import Session
 
-from core.cancellation import Checkpoint
+from core.cancellation import Checkpoint, watching
 from core.clock import utc_now
 from core.errors import (
     Conflict,
@@ -121,7 +121,7 @@ class JobExecutor:
     def _run(self, run: JobRun) -> None:
         job = run.job
         try:
-            with working_at(job.priority):
+            with working_at(job.priority), watching(run.checkpoint):
                 outcome = self._handlers[job.kind].run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)

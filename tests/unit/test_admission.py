@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from api.problems import retry_headers
-from core.errors import EngineOverloaded
+from core.cancellation import watching
+from core.errors import EngineOverloaded, JobCancelled
 from core.priority import BACKGROUND, INTERACTIVE, current_priority, working_at
 from inference.admission import AdmissionPolicy, pause_seconds
 from inference.completions_client import CompletionsClient
@@ -59,6 +60,19 @@ def test_background_work_waits_longer_than_a_question(double: EngineDouble) -> N
     double.behaviour.refusals = [FULL]
     with working_at(BACKGROUND):
         assert ask(asking) > 0
+
+
+def test_a_cancelled_job_does_not_wait_on_for_a_full_engine(double: EngineDouble) -> None:
+    asking = client(double, wait=60.0)
+    double.behaviour.refusals = [FULL] * 1000
+
+    def cancelled() -> None:
+        raise JobCancelled("The caller asked for it to stop.")
+
+    started = time.monotonic()
+    with watching(cancelled), pytest.raises(JobCancelled):
+        ask(asking)
+    assert time.monotonic() - started < 2.0
 
 
 def test_background_work_says_so_to_the_engine(double: EngineDouble) -> None:

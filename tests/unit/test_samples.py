@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from core.cancellation import wait_watchfully
+from core.errors import EngineUnavailable
 from core.priority import BACKGROUND, current_priority, working_at
 from core.usage import TokenUsage
 from generation.samples import draw_samples, sample_requests
@@ -42,3 +47,34 @@ def test_samples_of_background_work_are_background_work() -> None:
         )
     assert [sample.text for sample in samples] == ["a"] * 3
     assert generator.priorities == [BACKGROUND] * 3
+
+
+class FullForOthers(PriorityGenerator):
+    """The first request fails while the others wait for a place, as for a full engine."""
+
+    @contextmanager
+    def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
+        if request.request_id.endswith("-0"):
+            yield self._fail()
+        else:
+            wait_watchfully(60.0)
+            raise AssertionError("it waited on")
+
+    def _fail(self) -> Iterator[GenerationDelta]:
+        yield GenerationDelta("a", TokenUsage(4, 0, 1))
+        time.sleep(0.3)
+        raise EngineUnavailable("gone")
+
+
+def test_samples_that_wait_for_a_place_stop_with_the_one_that_fails() -> None:
+    request = GenerationRequest([1, 2, 3, 4], SamplingParameters(max_tokens=1), request_id="job")
+    started = time.monotonic()
+    with pytest.raises(EngineUnavailable):
+        draw_samples(
+            FullForOthers(),
+            sample_requests(request, 3),
+            on_delta=lambda number, delta: None,
+            on_usage=lambda usage: None,
+            checkpoint=lambda: None,
+        )
+    assert time.monotonic() - started < 5.0
