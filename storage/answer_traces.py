@@ -51,12 +51,32 @@ class AnswerTraceRepository:
         row.holds_text = trace["detail"] == "full" and not is_redacted  # a light one has no text
         self._session.flush()
 
+    def add_attention(self, answer_id: AnswerId, found: dict[str, Any]) -> None:
+        """Put it into the trace as it is now: what was redacted meanwhile stays so.
+
+        Raises:
+            NotFound: there is none any more.
+        """
+        self.get(answer_id)
+        row = self._locked(answer_id)
+        row.trace = row.trace | {"attention": found}
+        self._session.flush()
+
     def redact(self, row: AnswerTrace) -> None:
         """Take texts and tokens out of it for good; its numbers stay."""
+        row = self._locked(AnswerId(row.answer_id))
         row.trace = redact(row.trace)
         row.redacted_at = row.redacted_at or utc_now()
         row.holds_text = False
         self._session.flush()
+
+    def _locked(self, answer_id: AnswerId) -> AnswerTrace:
+        """The trace as nobody else changes it: a trace is written as a whole."""
+        query = select(AnswerTrace).where(
+            AnswerTrace.answer_id == answer_id, AnswerTrace.tenant_id == self._tenant_id
+        )
+        found = self._session.scalars(query.with_for_update().execution_options(populate_existing=True))
+        return found.one()
 
     def forget_document(self, document_id: DocumentId) -> None:
         """Redact the traces that hold text of a document. It is named wherever it was read."""

@@ -41,9 +41,7 @@ class AttentionPipeline:
         found = attention_json(inputs, attention)
         with self._database.write() as session:
             run.succeed(session)
-            traces = AnswerTraceRepository(session, run.job.tenant_id)
-            row = traces.get(answer_id)
-            row.trace = row.trace | {"attention": found}
+            AnswerTraceRepository(session, run.job.tenant_id).add_attention(answer_id, found)
         log.info("answer.attention_read", answer_id=answer_id, seconds=round(attention.seconds, 3))
         return "done"
 

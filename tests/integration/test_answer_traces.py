@@ -24,6 +24,7 @@ from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.job_run import JobRun
+from storage.models import AnswerTrace
 from storage.trace_redaction import redact
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
@@ -230,6 +231,29 @@ def test_a_trace_says_whether_it_holds_text(house: House, full: bool, holds_text
         assert traces.get(answer_id).holds_text == holds_text
         traces.redact(traces.get(answer_id))
         assert not traces.get(answer_id).holds_text
+
+
+def test_what_is_redacted_while_attention_is_written_stays_redacted(house: House) -> None:
+    if house.database.is_sqlite:
+        pytest.skip("there is one writer at a time")
+    house.generator.text = "Neptune has fourteen known moons. Triton is the largest of them."
+    answer_id = answered(house, mode="abstractive", trace=True)
+    tenant_id = house.principal.tenant_id
+
+    class Interrupted(AnswerTraceRepository):
+        """Has read the trace when another transaction redacts it."""
+
+        def _locked(self, answer_id: AnswerId) -> AnswerTrace:
+            with house.database.write() as session:
+                others = AnswerTraceRepository(session, tenant_id)
+                others.redact(others.get(answer_id))
+            return super()._locked(answer_id)
+
+    with house.database.write() as session:
+        Interrupted(session, tenant_id).add_attention(answer_id, {"rule": "even"})
+    found = trace_of(house, answer_id)
+    assert found["attention"] == {"rule": "even"}
+    assert "Triton" not in json.dumps(found)
 
 
 def test_a_deleted_document_s_text_goes_from_traces_too_and_others_stay(house: House) -> None:
