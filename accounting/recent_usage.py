@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from accounting.stages import Stage
@@ -23,10 +23,17 @@ class AnswerUse:
 
 
 def list_similar_uses(
-    session: Session, tenant_id: TenantId, collection_id: CollectionId, *, mode: str, limit: int
+    session: Session,
+    tenant_id: TenantId,
+    collection_id: CollectionId,
+    *,
+    mode: str,
+    num_samples: int = 1,
+    limit: int,
 ) -> list[AnswerUse]:
-    """The tenant's newest finished answers of the collection in that mode; what failed attempts burned
-    is left out."""
+    """The tenant's newest finished answers of the collection in that mode, drawn as often; what failed
+    attempts burned is left out."""
+    number = Answer.parameters["n"].as_integer()
     answers = session.execute(
         select(Answer.id, Answer.timings)
         .where(
@@ -34,6 +41,7 @@ def list_similar_uses(
             Answer.collection_id == collection_id,
             Answer.mode == mode,
             Answer.finished_at.is_not(None),
+            number == num_samples if num_samples > 1 else or_(number.is_(None), number == 1),
         )
         .order_by(Answer.created_at.desc(), Answer.id.desc())
         .limit(limit)

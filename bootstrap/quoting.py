@@ -114,7 +114,14 @@ def quote_question(
     facts = _facts(settings, parameters)
     _check_room(longest_answer(parameters, settings.ask), facts.max_model_len)
     size = collection_size(session, tenant_id, collection_id, document_ids=parameters.filter.document_ids)
-    similar = list_similar_uses(session, tenant_id, collection_id, mode=facts.mode, limit=_MAX_SIMILAR)
+    similar = list_similar_uses(
+        session,
+        tenant_id,
+        collection_id,
+        mode=facts.mode,
+        num_samples=parameters.n or 1,
+        limit=_MAX_SIMILAR,
+    )
     forecast = forecast_tokens(
         question,
         parameters,

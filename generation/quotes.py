@@ -148,11 +148,15 @@ def _generator_tokens(
     prompt = Span.around(
         min(room, fixed), fixed + material.expected, min(room, round(1.3 * fixed) + material.high)
     )
-    cached = max(0, prompt.expected - _BLOCK_TOKENS)
+    last_block = min(_BLOCK_TOKENS, prompt.expected)
+    cached = prompt.expected - last_block
+    others = num_samples - 1  # they find the first one's prompt, where the engine keeps prompts at all
     return {
         # The cheapest is a prompt that was computed before but for its last block, the dearest none of it.
-        Stage.PREFILL_UNCACHED: Span(min(_BLOCK_TOKENS, prompt.expected), prompt.expected, prompt.high),
-        Stage.PREFILL_CACHED: Span(0, 0, cached),
+        Stage.PREFILL_UNCACHED: Span(
+            num_samples * last_block, prompt.expected + others * last_block, num_samples * prompt.high
+        ),
+        Stage.PREFILL_CACHED: Span(0, others * cached, cached + others * prompt.high),
         Stage.DECODE: Span.around(num_samples, num_samples * max_tokens / 2, num_samples * max_tokens),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from storage.models import Answer
@@ -21,10 +21,22 @@ class TimedAnswer:
 
 
 def list_timed_answers(session: Session, *, model: str, limit: int) -> list[TimedAnswer]:
-    """The newest answers that the model wrote, of all tenants; no text and no names."""
+    """The newest answers that the model wrote, of all tenants; no text and no names.
+
+    Left out are those of several samples, of beams, or written again: they have the sums of several
+    requests, which tell the pace of none.
+    """
+    number, beams = Answer.parameters["n"].as_integer(), Answer.parameters["beam_width"].as_integer()
+    repaired = Answer.steps["validation"]["tries"][1].as_string()
     query = (
         select(Answer.prompt_tokens, Answer.cached_tokens, Answer.completion_tokens, Answer.timings)
-        .where(Answer.model == model, Answer.completion_tokens > 0)
+        .where(
+            Answer.model == model,
+            Answer.completion_tokens > 0,
+            or_(number.is_(None), number == 1),
+            or_(beams.is_(None), beams == 1),
+            repaired.is_(None),
+        )
         .order_by(Answer.created_at.desc(), Answer.id.desc())
         .limit(limit)
     )

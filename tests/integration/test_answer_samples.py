@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from accounting.recent_usage import list_similar_uses
+from accounting.stages import Stage
 from core.errors import EngineUnavailable, JobCancelled
 from core.usage import TokenUsage
 from storage.database import Database
+from storage.engine_samples import list_timed_answers
 from storage.job_run import JobRun
 from storage.models import LedgerEntry
 from tests.pipeline_fixtures import House, build_house
@@ -118,3 +121,19 @@ def test_an_extractive_answer_says_that_nothing_was_sampled(house: House) -> Non
     answer = house.answer(answer_id)
     assert (answer.mode, answer.outcome, answer.samples) == ("extractive", "answered", {})
     assert any("temperature, n had no effect" in warning for warning in answer.warnings)
+
+
+def test_neither_an_engine_s_pace_nor_a_quote_for_one_answer_is_told_from_several(house: House) -> None:
+    house.generator.text = FOURTEEN
+    for parameters in ({"n": 3, "preset": "creative"}, {}, {"n": 1}):
+        job_id, _ = house.ask(MOONS, mode="abstractive", **parameters)
+        house.answers.run(house.claim(job_id))
+    tenant_id, collection_id = house.principal.tenant_id, house.collection_id
+    with house.database.read() as session:
+        timed = list_timed_answers(session, model="scripted", limit=10)
+        assert [answer.completion_tokens for answer in timed] == [5, 5]
+        for number, decoded in ((1, [5, 5]), (3, [15])):
+            uses = list_similar_uses(
+                session, tenant_id, collection_id, mode="abstractive", num_samples=number, limit=10
+            )
+            assert [use.tokens[Stage.DECODE] for use in uses] == decoded

@@ -69,6 +69,15 @@ def test_presets_and_samples_say_how_much_is_written() -> None:
     assert forecast(n=3, max_tokens=50, temperature=0.7)[Stage.DECODE].high == 150
 
 
+def test_each_sample_has_the_prompt_and_all_but_the_first_find_it() -> None:
+    one, four = forecast(), forecast(n=4, temperature=0.7)
+    assert (one[Stage.PREFILL_CACHED].low, one[Stage.PREFILL_CACHED].expected) == (0, 0)
+    prompt = one[Stage.PREFILL_UNCACHED].expected
+    assert four[Stage.PREFILL_UNCACHED].expected == prompt + 3 * 32
+    assert four[Stage.PREFILL_CACHED].expected == 3 * (prompt - 32)
+    assert four[Stage.PREFILL_UNCACHED].high == 4 * one[Stage.PREFILL_UNCACHED].high
+
+
 def test_an_extractive_answer_asks_nothing_of_the_generator() -> None:
     found = forecast(facts=ModelFacts("extractive", "embedding", 150, True, False, 8192))
     assert set(found) == {Stage.EMBED, Stage.RERANK, Stage.EXTRACT}
