@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accounting.stages import Stage
-from core.errors import OutputInvalid
+from core.errors import OutputInvalid, TooLong
 from core.settings import AskSettings
 from core.usage import TokenUsage
 from generation.answer_draft import Draft, ExactText, Statement
@@ -124,9 +124,16 @@ class ConstrainedWriter:
             before = attempt.consumption.usage
             how, constraint = self._how(question.form, question.must_include, number)
             wrong = None if best is None else (best.text, best.findings)
-            if wrong is not None:
-                self._restart(attempt)
-            tried = self._try(attempt, standalone, lay_out, generate, constraint, wrong)
+            try:
+                tried = self._try(attempt, standalone, lay_out, generate, constraint, wrong)
+            except TooLong as error:
+                if best is None:
+                    raise
+                usage = usage_json(TokenUsage())
+                trail.append(
+                    {"how": how, "finish_reason": "", "findings": [], "usage": usage, "note": str(error)}
+                )
+                break  # no room to tell what was wrong: the best so far is the answer
             used = _difference(attempt.consumption.usage, before)
             trail.append(
                 {
@@ -186,6 +193,8 @@ class ConstrainedWriter:
             question.text, question.form, question.must_include, brief=self._is_brief, wrong=wrong
         )
         laid_out = lay_out(instructions)
+        if wrong is not None:
+            self._restart(attempt)
         text, finish_reason = generate(laid_out.prompt, constraint)
         sources = SourceIndex(standalone, laid_out.passages)
         values = tuple(values_of(text, question.form))
