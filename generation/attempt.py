@@ -37,6 +37,11 @@ class Attempt:
         """Tell how a step went; a later note of the same step adds to it."""
         self.steps[step] = self.steps.get(step, {}) | dict(values)
 
+    def note_cached(self, cached_tokens: int) -> None:
+        """What the first prompt found cached, in the step `prefix`: later ones find the first itself."""
+        if "cached_tokens" not in self.steps.get("prefix", {"cached_tokens": 0}):
+            self.note("prefix", {"cached_tokens": cached_tokens})
+
     def charge_vectors(self, stage: Stage) -> None:
         """Put on the account of `stage` what was embedded since the last call."""
         use = self.vectors.take_use()

@@ -79,6 +79,7 @@ class SampledWriter:
                 checkpoint=attempt.run.checkpoint,
             )
         consumption.engine = summed_timings(samples)
+        attempt.note_cached(samples[0].usage.cached_tokens)
         answers = [_said(attempt, sample.text, passages) for sample in samples]
         agreement = agreement_of(answers, question, vectors=attempt.vectors)
         attempt.samples = samples_json(samples, agreement)

@@ -266,7 +266,7 @@ class AnswerWriter:
     ) -> tuple[str, str]:
         """The generated text and why it ended; each delta is published with its cumulative usage."""
         job, consumption = attempt.run.job, attempt.consumption
-        before = consumption.usage
+        before, engine_before = consumption.usage, consumption.engine
         request = self._request(attempt, prompt, kept, constraint)
         traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
         text, finish_reason = "", ""
@@ -285,13 +285,13 @@ class AnswerWriter:
                     consumption.first_token_at = consumption.first_token_at or time.monotonic()
                 text += delta.text
                 finish_reason = delta.finish_reason or finish_reason
-                consumption.engine = delta.timings or consumption.engine
+                if delta.timings is not None:
+                    consumption.engine = engine_before.then(delta.timings)
                 if not delta.text:
                     continue
                 data = {"text": delta.text, "usage": usage_json(consumption.usage), "attempt": job.attempt}
                 self._events.publish(job.id, "delta", data)
-        if "prefix" in attempt.steps:
-            attempt.note("prefix", {"cached_tokens": consumption.usage.cached_tokens})
+        attempt.note_cached(consumption.usage.cached_tokens - before.cached_tokens)
         return text.strip(), finish_reason
 
     def _warnings(self, attempt: Attempt, prompt: Prompt, finish_reason: str) -> list[str]:

@@ -172,6 +172,16 @@ class EngineTimings:
     ttft_seconds: float = 0.0
     total_seconds: float = 0.0
 
+    def then(self, after: EngineTimings) -> EngineTimings:
+        """Of this request and one after it; to the first token of the first."""
+        return EngineTimings(
+            self.queue_seconds + after.queue_seconds,
+            self.prefill_seconds + after.prefill_seconds,
+            self.decode_seconds + after.decode_seconds,
+            self.ttft_seconds or after.ttft_seconds,
+            self.total_seconds + after.total_seconds,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:

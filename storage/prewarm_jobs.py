@@ -99,7 +99,8 @@ class PromptHeads:
                 ConversationId(row.conversation_id) if row.conversation_id else None,
                 row.mode,
                 row.prefix or _prefix_of(row.context or {}),
-                row.cached_tokens,
+                # Of an answer that was written several times the first prompt counts.
+                (row.prefix or {}).get("cached_tokens", row.cached_tokens),
                 row.finished_at,
             )
             for row in self._session.execute(query)

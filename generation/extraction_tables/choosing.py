@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.cancellation import Checkpoint
 from core.language import is_chinese
-from core.usage import TokenUsage
 from generation.citations import Quote
 from generation.consumption import Consumption
 from generation.extraction_tables.cells import Cell, chosen_cell, typed_value
 from generation.extraction_tables.columns import Column
 from generation.extraction_tables.finding import Found
+from generation.extraction_tables.writing import written
 from generation.validation import SourceIndex
 from generation.validation.sources import plain_text
 from inference.protocols import (
@@ -60,6 +61,7 @@ def choose_by_model(
     instructions: str,
     cache_salt: str,
     consumption: Consumption,
+    checkpoint: Checkpoint,
 ) -> Cell:
     """The phrase that the model names, held to the candidates, or to there being none."""
     by_rule = choose_by_rule(column, found)
@@ -78,7 +80,8 @@ def choose_by_model(
         instructions=instructions,
         choices=" | ".join([*texts, _NONE[han]]),
     )
-    chosen = _generate(generator, tokenizer, prompt, [*texts, _NONE[han]], cache_salt, consumption)
+    choices = [*texts, _NONE[han]]
+    chosen = _generate(generator, tokenizer, prompt, choices, cache_salt, consumption, checkpoint)
     if chosen not in texts:
         return Cell(reason="not_stated")
     if column.type == "boolean" or column.enum:
@@ -93,22 +96,16 @@ def _generate(
     choices: Sequence[str],
     cache_salt: str,
     consumption: Consumption,
+    checkpoint: Checkpoint,
 ) -> str:
     frame = tokenizer.chat_frame(has_system=False)
-    before: TokenUsage = consumption.usage
     request = GenerationRequest(
         prompt_token_ids=(*frame.head, *frame.middle, *tokenizer.encode(prompt), *frame.tail),
         sampling=SamplingParameters(max_tokens=_CHOICE_TOKENS),
         cache_salt=cache_salt,
-        priority=1,
         constraint=OutputConstraint("choice", list(choices)),
     )
-    text = ""
-    with generator.stream(request) as deltas:
-        for delta in deltas:
-            text += delta.text
-            consumption.usage = before + delta.usage
-    return text.strip()
+    return written(generator, request, consumption, checkpoint)[0]
 
 
 def _candidates(column: Column, sentences: Sequence[ExtractedSentence]) -> list[ShortAnswer]:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.cancellation import Checkpoint
 from core.language import is_chinese
 from core.settings import AskSettings
 from generation.constraints import OutputFormat
 from generation.consumption import Consumption
 from generation.extraction_tables.cells import REASONS, Cell, checked_cell
 from generation.extraction_tables.columns import Column, filling_schema
+from generation.extraction_tables.writing import written
 from generation.format_instructions import form_instructions
 from generation.prompt import build_prompt
 from generation.segments import PromptPassage
@@ -57,6 +59,7 @@ class RowFiller:
         max_repairs: int,
         cache_salt: str,
         consumption: Consumption,
+        checkpoint: Checkpoint,
     ) -> Filled:
         """Every column's cell. What a try leaves unfounded is asked for again, after the same prefix."""
         if not passages:
@@ -69,7 +72,7 @@ class RowFiller:
             before = consumption.usage
             form = OutputFormat("json_schema", filling_schema(schema, [column.name for column in wanted]))
             text, reason, shown = self._write(
-                form, wanted, passages, instructions, wrong, cache_salt, consumption
+                form, wanted, passages, instructions, wrong, cache_salt, consumption, checkpoint
             )
             breaches = check_form(text, reason, form, ())
             filled = {} if breaches else json.loads(text)
@@ -112,6 +115,7 @@ class RowFiller:
         wrong: tuple[str, list[Finding]] | None,
         cache_salt: str,
         consumption: Consumption,
+        checkpoint: Checkpoint,
     ) -> tuple[str, str, list[Passage]]:
         """The text, why it ended, and the passages that had room."""
         han = is_chinese(" ".join(column.question for column in columns))
@@ -131,14 +135,7 @@ class RowFiller:
             prompt_token_ids=prompt.token_ids,
             sampling=SamplingParameters(max_tokens=max_tokens),
             cache_salt=cache_salt,
-            priority=1,  # a table is in no hurry
             constraint=form.constraint(),
         )
-        before, text, reason = consumption.usage, "", ""
-        with self._generator.stream(request) as deltas:
-            for delta in deltas:
-                text += delta.text
-                reason = delta.finish_reason or reason
-                consumption.usage = before + delta.usage
-                consumption.engine = delta.timings or consumption.engine
-        return text.strip(), reason, [passages[int(p.id)] for p in prompt.included]
+        text, reason = written(self._generator, request, consumption, checkpoint)
+        return text, reason, [passages[int(p.id)] for p in prompt.included]

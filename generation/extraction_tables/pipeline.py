@@ -107,6 +107,9 @@ class ExtractionPipeline:
             consumption.add(Stage.EXTRACT, error.uses)
             failed = [{"error": {"code": error.code, "detail": str(error)}}]
             self._store(run, extraction, row, "failed", {}, failed, consumption)
+        except Exception:  # whatever the reason, the tokens were spent
+            self._record_burned(run, extraction, row, consumption)
+            raise
 
     def _cells(
         self, run: JobRun, extraction: Extraction, row: ExtractionRow, consumption: Consumption
@@ -137,6 +140,7 @@ class ExtractionPipeline:
                 max_repairs=self._repairs(parameters),
                 cache_salt=run.job.tenant_id,
                 consumption=consumption,
+                checkpoint=run.checkpoint,
             )
             return self._verified(run, columns, filled.cells), filled.trail
         cells = {
@@ -169,6 +173,7 @@ class ExtractionPipeline:
             instructions=parameters.instructions,
             cache_salt=run.job.tenant_id,
             consumption=consumption,
+            checkpoint=run.checkpoint,
         )
 
     def _verified(

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from core.errors import InvalidInput, OutputInvalid
 from generation.constraints import OutputFormat
 from storage.database import Database
+from storage.engine_samples import list_timed_answers
 from storage.models import Answer, LedgerEntry
 from tests.pipeline_fixtures import House, build_house
 
@@ -101,6 +102,14 @@ def test_what_fails_is_repaired_after_the_same_prefix_and_every_token_is_told(ho
             )
         ).all()
     assert sum(decoded) == answer.completion_tokens
+    # Engine time of both, and of the cache what the first prompt found: the repair finds the first.
+    assert answer.timings["decode_seconds"] == pytest.approx(2 * 0.2)
+    assert answer.timings["engine_seconds"] == pytest.approx(2 * 0.3)
+    assert answer.timings["engine_ttft_seconds"] == pytest.approx(0.1)
+    assert answer.steps["prefix"]["cached_tokens"] == 32
+    with house.database.read() as session:  # two requests together tell the pace of neither
+        assert list_timed_answers(session, model="scripted", limit=10) == []
+    assert answer.cached_tokens == 64
     assert [name for _, name, _ in house.events.published].count("restart") == 1
 
 
@@ -185,3 +194,16 @@ def test_what_is_stored_is_the_form_that_was_asked_for(house: House) -> None:
     stored = house.answer(answer_id).parameters
     assert stored["format"] == {"type": "json_schema", "schema": SCHEMA}
     assert list(json.loads(json.dumps(stored))["format"]["schema"]["properties"]) == ["city", "revenue"]
+
+
+def test_a_repair_for_which_there_is_no_room_leaves_the_answer_there_is(house: House) -> None:
+    flagged, form = '{"city": "Lisbon", "revenue": 99999}', OutputFormat("json_schema", SCHEMA)
+    first = ask(house, QUESTION, flagged, format=form, max_repairs=0)
+    room = 8192 - first.steps["context"]["prompt_tokens"]
+    house.events.published.clear()
+    answer = ask(house, QUESTION, flagged, format=form, max_tokens=room - 5)
+    assert answer.text == flagged
+    tried, refused = answer.steps["validation"]["tries"]
+    assert tried["findings"]
+    assert "tokens" in refused["note"]
+    assert [name for _, name, _ in house.events.published].count("restart") == 0

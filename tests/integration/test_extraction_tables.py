@@ -14,13 +14,14 @@ from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults
 from bootstrap.extraction_services import build_extraction_pipeline
 from core.errors import EmptyInput, EngineUnavailable, JobCancelled
-from core.ids import ExtractionId, JobId
+from core.ids import DocumentId, ExtractionId, JobId
 from generation.extraction_tables.pipeline import ExtractionPipeline
 from generation.extraction_tables.registration import ExtractionParameters, register_extraction
 from retrieval.filters import DocumentFilter
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.extractions import ExtractionRepository
+from storage.job_run import JobRun
 from storage.jobs import JobQueue, JobRepository
 from storage.models import Document, Extraction, ExtractionRow, Job, LedgerEntry
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
@@ -207,6 +208,52 @@ def test_what_a_failed_attempt_took_is_burned_and_the_row_stays_open(house: Hous
     burned = lines(house, extraction)
     assert {line.stage for line in burned} >= {"decode"}
     assert not any(line.billed for line in burned)
+
+
+def test_every_try_of_a_row_counts_its_engine_time(house: House) -> None:
+    with house.database.read() as session:
+        acme = DocumentId(session.scalars(select(Document.id).where(Document.name == "acme.txt")).one())
+    extraction = register(house, filter=DocumentFilter(document_ids=(acme,)), max_repairs=1)
+    house.generator.replies = [
+        json.dumps({"revenue": 99999, "city": "Lisbon"}),
+        json.dumps({"revenue": 14500}),
+    ]
+    tables(house).run(house.claim(JobId(extraction.job_id)))
+    decoded = [line for line in lines(house, extraction) if line.stage == "decode"]
+    assert sum(line.engine_seconds for line in decoded) == pytest.approx(2 * 0.2)
+
+
+def test_a_table_cancelled_while_the_model_writes_stops_there_and_burns_what_it_took(house: House) -> None:
+    extraction = register(house)
+    house.generator.text = " ".join(["word"] * 500)
+    run = house.claim(JobId(extraction.job_id))
+
+    def checkpoint() -> None:
+        if house.generator.requests:
+            raise JobCancelled("The caller asked for it to stop.")
+
+    with pytest.raises(JobCancelled):
+        tables(house).run(JobRun(job=run.job, owner=run.owner, checkpoint=checkpoint))
+    decoded = [line for line in lines(house, extraction) if line.stage == "decode"]
+    assert [(line.num_tokens, line.billed) for line in decoded] == [(1, False)]
+
+
+def test_whatever_ends_an_attempt_what_it_took_is_on_the_ledger(house: House) -> None:
+    extraction = register(house)
+    house.generator.text, house.generator.fail_after = "a b c d", 2
+    house.generator.failure = RuntimeError("a fault of ours")
+    with pytest.raises(RuntimeError):
+        tables(house).run(house.claim(JobId(extraction.job_id)))
+    decoded = [line for line in lines(house, extraction) if line.stage == "decode"]
+    assert [(line.num_tokens, line.billed) for line in decoded] == [(2, False)]
+
+
+def test_the_engine_is_told_that_a_table_is_background_work(house: House) -> None:
+    house.generator.text = json.dumps({"revenue": 14500, "city": None})
+    extraction = register(house)
+    tables(house).run(house.claim(JobId(extraction.job_id)))
+    # A priority of its own would be before that of its job, which the engine's client adds.
+    assert {request.priority for request in house.generator.requests} == {0}
 
 
 def test_a_cancelled_table_keeps_the_rows_it_has(house: House) -> None:
