@@ -12,7 +12,7 @@ import pytest
 from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Misconfigured
 from inference.admission import AdmissionPolicy
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
-from inference.engine_pool import EnginePool
+from inference.engine_pool import MAX_ROUNDS, EnginePool
 from inference.pooled_engine import PooledEngine
 from inference.protocols import GenerationDelta, GenerationRequest, OutputConstraint, SamplingParameters
 from tests.engine_double import ANSWER, MODEL, EngineDouble, running_double
@@ -166,7 +166,7 @@ def test_an_engine_started_again_with_another_model_hands_its_requests_on(
     doubles[int(home[-1]) - 1].behaviour.refusals = [wrong]
     assert served_by(generate(pool, request())) != home
     for double in doubles:
-        double.behaviour.refusals = [wrong]
+        double.behaviour.refusals = [wrong] * MAX_ROUNDS
     with pytest.raises(Misconfigured):
         generate(pool, request())
 
