@@ -13,7 +13,7 @@ from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.extractions import Extraction, ExtractionRow, NewExtraction
 from core.errors import InvalidInput
-from core.ids import CollectionId, ExtractionId, JobId, TenantId
+from core.ids import CollectionId, DocumentId, ExtractionId, JobId, TenantId
 from generation.extraction_tables.registration import register_extraction
 from generation.extraction_tables.table_csv import table_as_csv
 from storage import models
@@ -112,7 +112,9 @@ def list_extraction_rows(
         rows = ExtractionRepository(session, principal.tenant_id).list_rows(
             ExtractionId(row.id), first=first, limit=limit + 1
         )
-    items = [ExtractionRow.of(each) for each in rows[:limit]]
+        shown = [DocumentId(each.document_id) for each in rows[:limit]]
+        withdrawn = Listings(session, principal.tenant_id).deleted_documents(shown)
+    items = [ExtractionRow.of(each, withdrawn=withdrawn) for each in rows[:limit]]
     return ListOf(items=items, next_cursor=str(rows[limit].position) if len(rows) > limit else None)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime
 from typing import Any, Literal
 
@@ -87,6 +88,7 @@ class ExtractionRow(View):
     position: int = Field(description="From 0.")
     document_id: str = Field(description="The document.")
     document_name: str = Field(description="Its name when the table was asked for.")
+    withdrawn: bool = Field(description="The document was deleted since; what was found in it stays.")
     outcome: Literal["filled", "partial", "empty", "failed"] | None = Field(
         description="Whether every cell, some or none has a value; `failed`: it could not be read. Null: open."
     )
@@ -101,11 +103,12 @@ class ExtractionRow(View):
     finished_at: datetime | None = Field(description="When it was done.")
 
     @classmethod
-    def of(cls, row: models.ExtractionRow) -> ExtractionRow:
+    def of(cls, row: models.ExtractionRow, *, withdrawn: Set[str]) -> ExtractionRow:
         return cls(
             position=row.position,
             document_id=row.document_id,
             document_name=row.document_name,
+            withdrawn=row.document_id in withdrawn,
             outcome=row.outcome,  # type: ignore[arg-type]  # the column holds nothing else
             cells=row.cells,
             trail=row.trail,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,21 @@ def test_what_is_filled_can_be_read_by_page_and_downloaded(house: House, collect
     header, line, *_ = csv.reader(io.StringIO(download.text))
     shown = dict(zip(header, line, strict=True))
     assert (shown["名称"], shown["名称 (page)"], shown["名称 (quote)"]) == ("四十二", "1", "四十二。")
+
+
+def test_a_row_says_that_its_document_was_deleted_since(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        document_id = make_document(house)
+        document = house.client.get(f"/v1/documents/{document_id}", headers=house.key()).json()
+        rows = f"/v1/extractions/{create(house, document['collection_id']).json()['id']}/rows"
+
+        def withdrawn() -> list[bool]:
+            items = house.client.get(rows, headers=house.key("ask")).json()["items"]
+            return [row["withdrawn"] for row in items]
+
+        assert withdrawn() == [False]
+        assert house.client.delete(f"/v1/documents/{document_id}", headers=house.key()).status_code < 300
+        assert withdrawn() == [True]
 
 
 def test_the_same_idempotency_key_makes_one_table(house: House, collection_id: str) -> None:
