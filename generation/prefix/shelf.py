@@ -17,15 +17,18 @@ from storage.chunks import ChunkRepository, LiveChunk
 from storage.database import Database
 from storage.documents import DocumentRepository
 
-_MAX_REMEMBERED = 4_000
+_MAX_REMEMBERED_TOKENS = 2_000_000
+"""Of all pieces together, some 70 MB: a whole document has as many as a hundred chunks."""
 
 
 class PieceShelf:
     """Loads pieces and remembers their token ids. Safe to share between threads."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, max_tokens: int = _MAX_REMEMBERED_TOKENS) -> None:
         self._database = database
+        self._max_tokens = max_tokens
         self._token_ids: OrderedDict[tuple[PieceKey, str, bool], tuple[int, ...]] = OrderedDict()
+        self._num_remembered = 0  # tokens
         self._lock = threading.Lock()
 
     def of_passages(
@@ -127,12 +130,20 @@ class PieceShelf:
         memory_key = (key, passage.document_name, layout.is_numbered)
         with self._lock:
             token_ids = self._token_ids.get(memory_key)
+            if token_ids is not None:
+                self._token_ids.move_to_end(memory_key)
         if token_ids is None:
             token_ids = layout.passage_ids(
                 prompt_passage(passage, passage.text, is_numbered=layout.is_numbered)
             )
-            with self._lock:
-                self._token_ids[memory_key] = token_ids
-                while len(self._token_ids) > _MAX_REMEMBERED:
-                    self._token_ids.popitem(last=False)
+            self._remember(memory_key, token_ids)
         return Piece(key, passage, token_ids)
+
+    def _remember(self, key: tuple[PieceKey, str, bool], token_ids: tuple[int, ...]) -> None:
+        """Those out of use longest are forgotten."""
+        with self._lock:
+            self._num_remembered += len(token_ids) - len(self._token_ids.get(key, ()))
+            self._token_ids[key] = token_ids
+            while self._num_remembered > self._max_tokens and len(self._token_ids) > 1:
+                _, forgotten = self._token_ids.popitem(last=False)
+                self._num_remembered -= len(forgotten)
