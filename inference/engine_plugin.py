@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from inference.speculation_controls import keep_controls
+from inference.speculation_controls import check_guesses_on_cpu, keep_controls
 
 BUSY_LOOP_SECONDS = 0.001
 """Longer than the pause between two steps of a running request, shorter than anything else."""
@@ -14,6 +14,7 @@ def register() -> None:
     """What Longleaf changes in a vLLM that runs in its environment."""
     sleep_when_idle()
     keep_controls()
+    check_guesses_on_cpu()
 
 
 def sleep_when_idle() -> None:

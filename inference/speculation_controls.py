@@ -44,6 +44,36 @@ def keep_controls() -> None:
         runner.build_logitsprocs = logits_processor.build_logitsprocs  # type: ignore[attr-defined]
 
 
+def check_guesses_on_cpu() -> None:
+    """Have guesses of sampled requests checked with their own temperature, top_p and top_k on a CPU.
+
+    There vLLM 0.32 spreads these over a request's tokens into a copy that it throws away, and goes on
+    with whatever stood in memory: texts then hold words that the model would never write, those of
+    greedy requests in the same batch too, and with `top_k` the engine ends.
+    """
+    from vllm.platforms import current_platform
+    from vllm.v1.sample import rejection_sampler
+
+    if current_platform.is_cpu() and hasattr(rejection_sampler, "expand_batch_to_tokens"):
+        rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
+
+
+def expand_batch_to_tokens(
+    x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: float = 0, replace_to: float = 0
+) -> Any:
+    """What vLLM's function of that name promises: each value as often as its request has tokens.
+
+    Args:
+        x: one value for each request, as a tensor of any type.
+        cu_num_tokens: tokens of each request and of all before it.
+        num_tokens: of all.
+        replace_from: a value in place of which `replace_to` is given.
+    """
+    counts = cu_num_tokens.diff(prepend=cu_num_tokens.new_zeros(1))
+    replaced = x.masked_fill(x == replace_from, replace_to)
+    return replaced.repeat_interleave(counts, output_size=num_tokens)
+
+
 def loses_to_guesses(sampling_params: Any) -> bool:
     """Whether the request uses a control that is applied to unguessed tokens only.
 

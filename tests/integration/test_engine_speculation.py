@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from core.settings import EngineSettings
 from inference.completions_client import CompletionsClient
@@ -19,6 +20,7 @@ from inference.local_engine import local_engine_command
 from inference.prepare import prepare_model
 from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
 from inference.registry import find_model
+from inference.speculation_controls import expand_batch_to_tokens
 from inference.tokenizers import HuggingFaceTokenizer
 
 pytest.importorskip("vllm")
@@ -128,3 +130,34 @@ def test_requests_with_and_without_guesses_share_a_batch(
         controls: list[dict[str, Any]] = [{}, {"no_repeat_ngram_size": 2}, {}] * 4
         texts = list(pool.map(lambda given: text(generate(client, prompt, **given)), controls))
     assert texts == [greedy, other, greedy] * 4
+
+
+def test_sampled_text_holds_no_word_that_the_model_would_not_write(
+    client: CompletionsClient, prompt: list[int]
+) -> None:
+    # Without a seed, so that guesses are checked against what is drawn; one at a time and together.
+    cuts: list[dict[str, Any]] = [{"top_p": 0.9}, {"top_k": 5}, {"top_k": 5, "top_p": 0.9}, {}]
+    greedy = text(generate(client, prompt))
+    with ThreadPoolExecutor(5) as pool:
+        sampled = pool.map(lambda cut: least_likely(client, prompt, temperature=0.3, **cut), cuts * 2)
+        assert text(generate(client, prompt)) == greedy
+        assert min(sampled) > -12  # garbage has -15 to -45
+    assert client.is_healthy()
+
+
+def least_likely(client: CompletionsClient, prompt: list[int], **controls: Any) -> float:
+    sampling = SamplingParameters(max_tokens=32, **controls)
+    with client.stream(GenerationRequest(prompt, sampling, num_logprobs=1)) as deltas:
+        return min(token.logprob or 0.0 for delta in deltas for token in delta.tokens)
+
+
+def test_values_are_spread_over_tokens_whatever_their_type() -> None:
+    counts = torch.tensor([2, 2, 5], dtype=torch.int32)  # none of the second request
+    temperatures = torch.tensor([0.5, 0.7, 0.0])
+    assert torch.equal(
+        expand_batch_to_tokens(temperatures, counts, 5, replace_to=1), torch.tensor([0.5, 0.5, 1, 1, 1])
+    )
+    top_k = torch.tensor([5, 6, 7], dtype=torch.int32)
+    spread = expand_batch_to_tokens(top_k, counts, 5)
+    assert spread.dtype == torch.int32
+    assert spread.tolist() == [5, 5, 7, 7, 7]
