@@ -199,11 +199,14 @@ class AnswerWriter:
         excerpts = material.excerpts
         prompt = self._build_prompt(attempt, standalone, material, summary, history, instructions)
         if not prompt.included:
+            window, max_tokens = self._generator.info().max_model_len, attempt.question.sampling.max_tokens
             raise TooLong(
-                f"{excerpts[0].passage.document_name} does not fit into the window beside the question and "
-                f"an answer of {attempt.question.sampling.max_tokens} tokens.",
-                remedy="Ask with `context` `passages`, for a shorter answer, or of a model with a longer window.",
-                max_model_len=self._generator.info().max_model_len,
+                f"Nothing of {excerpts[0].passage.document_name} fits: the model's window has {window} tokens, "
+                f"of which the answer takes {max_tokens} and the question with its frame {prompt.num_tokens}.",
+                remedy="Ask for a shorter answer (`max_tokens`), a shorter question, or with `context` `passages`.",
+                max_model_len=window,
+                max_tokens=max_tokens,
+                prompt_tokens=prompt.num_tokens,
             )
         by_id = {excerpt.id: excerpt.passage for excerpt in excerpts}
         return LaidOut(prompt, tuple(by_id[passage.id] for passage in prompt.included))

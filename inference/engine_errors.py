@@ -21,6 +21,7 @@ _WINDOW = re.compile(
     re.IGNORECASE,
 )
 _CONSTRAINT = re.compile(r"grammar|json.schema|regex|structured.outputs|choice", re.IGNORECASE)
+_TOKEN_ID = re.compile(r"out-of-vocab|vocab(ulary)?.size", re.IGNORECASE)
 _OVERLOAD = re.compile(r"busy|backlog|overload|queue|capacity|too many|rate limit", re.IGNORECASE)
 
 
@@ -57,6 +58,12 @@ def error_from_body(body: str, *, status: int, usage: TokenUsage | None = None) 
         return InvalidInput(
             f"The generation engine cannot be held to this form: {message}",
             remedy="Write it with plainer means; see docs/constrained-output.md.",
+            usage=usage,
+        )
+    if status in (400, 422) and _TOKEN_ID.search(message):
+        return InvalidInput(
+            f"The model has no such token: {message}",
+            remedy="Name tokens of this model; to ban a word by its text, use `bad_words`.",
             usage=usage,
         )
     if 400 <= status < 500:

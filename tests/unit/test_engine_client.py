@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.errors import EngineIncapable, EngineOverloaded, EngineUnavailable, Misconfigured, TooLong
+from core.errors import (
+    EngineIncapable,
+    EngineOverloaded,
+    EngineUnavailable,
+    InvalidInput,
+    Misconfigured,
+    TooLong,
+)
 from core.usage import TokenUsage
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
 from inference.controls import PROBES
@@ -229,6 +236,17 @@ def test_window_named_by_the_engine_is_too_long(client: CompletionsClient, doubl
     double.behaviour.refusals = [(400, message)]
     with pytest.raises(TooLong, match="maximum context length is 900"):
         generate(client)
+
+
+def test_a_token_that_the_model_does_not_have_is_the_caller_s_mistake(
+    client: CompletionsClient, double: EngineDouble
+) -> None:
+    client.info()
+    message = "token_id(s) [999999] in logit_bias contain out-of-vocab token ids. Vocabulary size: 49152"
+    double.behaviour.refusals = [(400, message)]
+    with pytest.raises(InvalidInput, match="49152") as caught:
+        generate(client)
+    assert "bad_words" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
