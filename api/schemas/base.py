@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 
 MAX_NAME_LENGTH = 200
+MAX_OBJECT_DEPTH = 100
+"""Of an object that a caller gives; what stores and sends it goes down by recursion."""
 
 
 class Body(BaseModel):
@@ -58,8 +60,28 @@ def _encodable(text: str) -> str:
     return text
 
 
+def _shallow_and_encodable(given: dict[str, Any]) -> dict[str, Any]:
+    level: list[Any] = [given]
+    for _ in range(MAX_OBJECT_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return given
+    raise ValueError(f"it nests more than {MAX_OBJECT_DEPTH} deep")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        _encodable(value)
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
+
+
 FreeText = Annotated[str, AfterValidator(_encodable)]
 """Text of any kind that can be stored."""
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(_shallow_and_encodable)]
+"""Any object that can be stored and sent on."""
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_showable)]
 """A name that people read: 1 to 200 characters, trimmed, without control characters."""

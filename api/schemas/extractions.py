@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.schemas.base import Body, Failure, FreeText, View, failure
+from api.schemas.base import Body, Failure, FreeText, JsonObject, View, failure
 from api.schemas.jobs import JobStatus
 from api.schemas.questions import Filter
 from generation.extraction_tables.registration import ExtractionParameters, Method
@@ -19,7 +19,7 @@ class NewExtraction(Body):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     collection_id: str = Field(max_length=100, description="The collection to read.")
-    schema_: dict[str, Any] = Field(
+    schema_: JsonObject = Field(
         alias="schema",
         description="A JSON schema of an object. A column is a text, a number, a truth value, a date "
         "(`format` `date`), one of an `enum`, or a list of such; its `description` says what to look for.",

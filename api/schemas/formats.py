@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from api.schemas.base import Body, FreeText
+from api.schemas.base import Body, FreeText, JsonObject
 from generation.constraints import DateStyle, OutputFormat
 
 
@@ -16,7 +16,7 @@ class JsonSchemaFormat(Body):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     type: Literal["json_schema"] = Field(description="This form.")
-    schema_: dict[str, Any] = Field(
+    schema_: JsonObject = Field(
         alias="schema", description="A JSON schema (2020-12), of the keywords that engines can enforce."
     )
 

@@ -11,7 +11,9 @@ A bounded repetition of a wide class is dear too: `.{0,20}` took 0.2 s with Smol
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]
@@ -36,6 +38,11 @@ _WIDE_CATEGORIES = (
     ops.CATEGORY_NOT_SPACE,
     ops.CATEGORY_NOT_WORD,
     ops.CATEGORY_WORD,
+)
+_OPPOSITES = (
+    (ops.CATEGORY_DIGIT, ops.CATEGORY_NOT_DIGIT),
+    (ops.CATEGORY_SPACE, ops.CATEGORY_NOT_SPACE),
+    (ops.CATEGORY_WORD, ops.CATEGORY_NOT_WORD),
 )
 _UNSUPPORTED = {
     ops.ASSERT: "lookahead and lookbehind",
@@ -76,6 +83,10 @@ def check_regex(pattern: str, *, where: str = "The pattern") -> float:
     for operator, argument in items[1:-1] if len(items) > 1 else []:
         _refuse_anchor(operator, argument, where)
     size = sum(_size(item, where, top=True) for item in items)
+    if _longest(items) < 1:
+        raise InvalidInput(
+            f"{where} matches nothing, or the empty text only.", remedy="Let it match what an answer may say."
+        )
     if size > MAX_POSITIONS:
         raise InvalidInput(
             f"{where} repeats so much that it stands for {size:,} characters; {MAX_POSITIONS:,} are taken.",
@@ -192,6 +203,43 @@ def _repeated(argument: Any, where: str) -> int:
         )
     times = low + 1 if high is ops.MAXREPEAT else high
     return int(max(1, times)) * sum(_size(part, where) for part in body)
+
+
+def _longest(items: Sequence[Any]) -> float:
+    """Characters of the longest text that matches, infinity included; below 0: no text does."""
+    lengths = list(map(_longest_of, items))
+    return -math.inf if any(length < 0 for length in lengths) else sum(lengths)
+
+
+def _longest_of(item: Any) -> float:
+    operator, argument = item
+    if operator is ops.AT:
+        return 0
+    if operator in _REPEATS:
+        low, high, body = argument
+        longest = _longest(body)
+        if longest <= 0 or high == 0:
+            return longest if low else 0  # without the part that nothing matches
+        return math.inf if high is ops.MAXREPEAT else longest * int(high)
+    bodies = list(_bodies(item))
+    if bodies:
+        return max(_longest(body) for body in bodies)
+    return -math.inf if operator is ops.IN and _lets_nothing_pass(argument) else 1
+
+
+def _lets_nothing_pass(parts: Sequence[Any]) -> bool:
+    """Whether it is a class as `[^\\s\\S]`, which excludes every character."""
+    if parts[0][0] is not ops.NEGATE:
+        return False
+    categories = {argument for operator, argument in parts if operator is ops.CATEGORY}
+    if any(plain in categories and opposite in categories for plain, opposite in _OPPOSITES):
+        return True
+    covered = 0
+    for first, last in sorted(argument for operator, argument in parts if operator is ops.RANGE):
+        if first > covered:
+            break
+        covered = max(covered, last + 1)
+    return covered > sys.maxunicode
 
 
 def _is_elastic(items: Sequence[Any]) -> bool:

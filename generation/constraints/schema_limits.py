@@ -21,6 +21,9 @@ MAX_PROPERTIES = 200
 MAX_ENUM_VALUES = 500
 MAX_ITEMS = 1_000
 MAX_STRING = 10_000
+MAX_LEAST_CHARACTERS = 50_000
+"""Of the shortest text that fits; no window has room for more. References to references double it each time."""
+
 MAX_ENGINE_LENGTHS = 200
 """Characters of all bounded strings together that the engine itself counts."""
 
@@ -71,7 +74,14 @@ def check_schema(schema: Mapping[str, Any]) -> None:
             "work on it for many seconds.",
             remedy="Use `*` and `+` in their place, narrower classes, or lower bounds.",
         )
-    if not _CanEnd(schema).of(schema):
+    least = _LeastText(schema).of(schema)
+    if MAX_LEAST_CHARACTERS < least < math.inf:
+        raise InvalidInput(
+            f"The shortest text that fits the schema has about {least:,.0f} characters; "
+            f"{MAX_LEAST_CHARACTERS:,} are taken.",
+            remedy="Ask for fewer items, or make what repeats optional.",
+        )
+    if least == math.inf:
         raise InvalidInput(
             "Nothing fits the schema: it wants something inside itself without end, or a value that no "
             "rule of it lets pass.",
@@ -277,35 +287,42 @@ def _without_lengths(schema: Any, *, above: int) -> Any:
     return kept
 
 
-class _CanEnd:
-    """Whether something finite fits: the least fixpoint over what the schema refers to."""
+class _LeastText:
+    """Characters of the shortest JSON that fits, infinity if nothing finite does: the least fixpoint
+    over what the schema refers to. What types and patterns add beyond one character is not counted."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._ends: set[str] = set()
         references = {
             node.schema["$ref"]: _target(node.schema["$ref"], root)
             for node in _walk(root, "#", root)
             if "$ref" in node.schema
         }
-        grew = True
-        while grew:
-            found = {name for name, target in references.items() if self.of(target)}
-            grew = found > self._ends
-            self._ends = found
+        self._least: dict[str, float] = {}
+        shrank = True
+        while shrank:  # at most as often as there are references: each round settles one at least
+            found = {name: self.of(target) for name, target in references.items()}
+            shrank = found != self._least
+            self._least = found
 
-    def of(self, schema: Any) -> bool:
+    def of(self, schema: Any) -> float:
         if not isinstance(schema, Mapping):
-            return schema is not False
-        if "$ref" in schema and schema["$ref"] not in self._ends:
-            return False
+            return math.inf if schema is False else 1
+        wanted = [1.0, self._of_object(schema), self._of_array(schema)]
+        if schema.get("type") == "string":
+            wanted.append(2 + schema.get("minLength", 0))
+        if "$ref" in schema:
+            wanted.append(self._least.get(schema["$ref"], math.inf))
         for key in ("anyOf", "oneOf"):
-            if key in schema and not any(map(self.of, schema[key])):
-                return False
-        if not all(map(self.of, schema.get("allOf", ()))):
-            return False
+            if key in schema:
+                wanted.append(min(map(self.of, schema[key])))
+        wanted += map(self.of, schema.get("allOf", ()))
+        return max(wanted)
+
+    def _of_object(self, schema: Mapping[str, Any]) -> float:
         properties = schema.get("properties", {})
-        if not all(self.of(properties[name]) for name in schema.get("required", ()) if name in properties):
-            return False
-        items_needed = schema.get("minItems", 0) > len(schema.get("prefixItems", ()))
-        return not (items_needed and schema.get("items", True) is not True and not self.of(schema["items"]))
+        names = [name for name in schema.get("required", ()) if name in properties]
+        return sum(len(name) + len('"":,') + self.of(properties[name]) for name in names)
+
+    def _of_array(self, schema: Mapping[str, Any]) -> float:
+        further = schema.get("minItems", 0) - len(schema.get("prefixItems", ()))
+        return further * (1 + self.of(schema.get("items", True))) if further > 0 else 0

@@ -179,12 +179,23 @@ def test_a_form_that_cannot_be_held_is_refused_before_anything_runs(
     assert response.json()["code"] in ("invalid_input", "invalid_request")
 
 
-def test_json_nested_beyond_recursion_is_refused(house: House, collection_id: str) -> None:
-    deep = '{"items":' * 20_000 + "{}" + "}" * 20_000
-    text = f'{{"question": "x", "wait_seconds": 0, "format": {{"type": "json_schema", "schema": {deep}}}}}'
+@pytest.mark.parametrize("depth", [60, 150, 250, 20_000])  # storing fails at 200, parsing at 1,000
+def test_json_nested_beyond_what_is_taken_is_refused(house: House, collection_id: str, depth: int) -> None:
+    deep = '{"items":' * depth + "{}" + "}" * depth
+    key = house.key("ask") | {"Content-Type": "application/json"}
+    asked = f'{{"question": "x", "wait_seconds": 0, "format": {{"type": "json_schema", "schema": {deep}}}}}'
+    table = f'{{"collection_id": "{collection_id}", "schema": {deep}}}'
+    for path, text in ((f"/v1/collections/{collection_id}/questions", asked), ("/v1/extractions", table)):
+        response = house.client.post(path, headers=key, content=text)
+        assert response.status_code in (400, 413, 422), response.text
+
+
+def test_a_schema_of_half_characters_is_refused(house: House, collection_id: str) -> None:
+    body = '{"question": "x", "format": {"type": "json_schema", "schema": {"title": "\\ud800"}}}'
     response = house.client.post(
         f"/v1/collections/{collection_id}/questions",
         headers=house.key("ask") | {"Content-Type": "application/json"},
-        content=text,
+        content=body,
     )
-    assert response.status_code in (400, 413, 422)
+    assert response.status_code == 422
+    assert "surrogate" in response.json()["detail"]

@@ -26,6 +26,15 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
+def doubling(times: int) -> dict[str, Any]:
+    """A small schema of which each level wants the next twice."""
+    levels: dict[str, Any] = {f"d{times}": {"type": "null"}}
+    for i in range(times):
+        both = {name: {"$ref": f"#/$defs/d{i + 1}"} for name in "ab"}
+        levels[f"d{i}"] = {"type": "object", "properties": both, "required": ["a", "b"]}
+    return {"$defs": levels, "$ref": "#/$defs/d0"}
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -57,6 +66,10 @@ def test_a_plain_pattern_is_taken(pattern: str) -> None:
         ("a" * 3000, "3,000 characters"),
         ("(" * 30 + ")" * 30, "20 deep"),
         ("(", "not a regular expression"),
+        (r"[^\s\S]", "matches nothing"),  # with which vLLM 0.32 fails, and fails again
+        (r"\d+[^\x00-\U0010ffff]", "matches nothing"),
+        ("^$", "empty text only"),
+        ("(a*){0}", "empty text only"),
         ("a{5,2}", "not a regular expression"),
         ("a^b", "middle"),
         (r"\bfoo", "word boundary"),
@@ -132,6 +145,12 @@ def test_a_schema_that_can_be_enforced_is_taken(schema: dict[str, Any]) -> None:
             "without end",
         ),
         ({"$ref": "#"}, "without end"),
+        ({"type": "array", "minItems": 2, "items": False}, "no rule of it lets pass"),
+        (
+            {"type": "array", "minItems": 500, "items": {"type": "array", "minItems": 500}},
+            "The shortest text that fits",
+        ),
+        (doubling(30), "The shortest text that fits"),
     ],
 )
 def test_a_schema_that_is_invalid_unsatisfiable_or_hostile_is_refused_with_its_place(
@@ -139,6 +158,22 @@ def test_a_schema_that_is_invalid_unsatisfiable_or_hostile_is_refused_with_its_p
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(reason)):
         admit("json_schema", schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        doubling(8),
+        {
+            "type": "object",
+            "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+            "required": ["next"],
+        },
+        {"type": "array", "items": {"$ref": "#"}},
+    ],
+)
+def test_a_schema_that_refers_to_itself_and_can_end_is_taken(schema: dict[str, Any]) -> None:
+    admit("json_schema", schema)
 
 
 def test_a_schema_deeper_than_recursion_goes_is_refused_and_no_more() -> None:
