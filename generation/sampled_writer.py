@@ -84,6 +84,8 @@ class SampledWriter:
         agreement = agreement_of(answers, question, vectors=attempt.vectors)
         attempt.samples = samples_json(samples, agreement)
         attempt.trace.answer_generation = len(attempt.trace.generations) - len(samples) + agreement.chosen
+        if engine_name := traced[agreement.chosen].engine_name:
+            attempt.note("engine", {"name": engine_name})
         chosen = samples[agreement.chosen]
         return chosen.text, chosen.finish_reason
 

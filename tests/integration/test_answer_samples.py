@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,11 +14,12 @@ from accounting.recent_usage import list_similar_uses
 from accounting.stages import Stage
 from core.errors import EngineUnavailable, JobCancelled
 from core.usage import TokenUsage
+from inference.protocols import GenerationDelta, GenerationRequest
 from storage.database import Database
 from storage.engine_samples import list_timed_answers
 from storage.job_run import JobRun
 from storage.models import LedgerEntry
-from tests.pipeline_fixtures import House, build_house
+from tests.pipeline_fixtures import House, ScriptedGenerator, build_house
 
 TEXT = b"Neptune has fourteen known moons. Triton is the largest moon of Neptune."
 MOONS = "How many known moons has Neptune?"
@@ -137,3 +140,20 @@ def test_neither_an_engine_s_pace_nor_a_quote_for_one_answer_is_told_from_severa
                 session, tenant_id, collection_id, mode="abstractive", num_samples=number, limit=10
             )
             assert [use.tokens[Stage.DECODE] for use in uses] == decoded
+
+
+class SeveralEngines(ScriptedGenerator):
+    """Each request is served by the engine of its number."""
+
+    def _deltas(self, request: GenerationRequest) -> Iterator[GenerationDelta]:
+        for delta in super()._deltas(request):
+            yield replace(delta, engine=f"engine{request.request_id[-2:]}")
+
+
+def test_of_several_engines_the_one_is_named_that_drew_the_answer(database: Database, tmp_path: Path) -> None:
+    house = build_house(database, tmp_path, generator=SeveralEngines())
+    house.ingest.run(house.claim(house.upload({"moons.txt": TEXT})))
+    house.generator.texts = {"-0": "It has two moons.", "-1": FOURTEEN, "-2": FOURTEEN}
+    job_id, answer_id = house.ask(MOONS, mode="abstractive", preset="creative", n=3)
+    house.answers.run(house.claim(job_id))
+    assert house.answer(answer_id).steps["engine"] == {"name": "engine-1"}
