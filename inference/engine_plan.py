@@ -19,6 +19,7 @@ from inference.engine_profiles import CPU_BLOCK_TOKENS, Machine, cpu_dtype
 from inference.service_profiles import controls_of
 
 GPU_BLOCK_TOKENS = 16
+_ANSWER_TOKENS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,14 @@ class PlanOptions:
     """What to plan for, where it is not what the settings say.
 
     Args:
+        answer_tokens: of the context; None: 300, or half of a context too short for that.
         gpu: a GPU's name; empty: the one of this machine, or its CPU.
         on_cpu: plan for this machine's CPU though it has a GPU.
     """
 
     context_tokens: int | None = None
     concurrency: int | None = None
-    answer_tokens: int = 300
+    answer_tokens: int | None = None
     dtype: str = ""
     kv_dtype: str = ""
     quantization: str = ""
@@ -80,7 +82,7 @@ def plan_engine(
         device=device,
         context_tokens=context,
         concurrency=options.concurrency or controls.max_num_seqs,
-        answer_tokens=min(options.answer_tokens, context // 2),
+        answer_tokens=options.answer_tokens or min(_ANSWER_TOKENS, context // 2),
         dtype=dtype or (_gpu_dtype(shape.dtype) if device.is_gpu else cpu_dtype(machine)),
         kv_dtype=options.kv_dtype or settings.kv_cache_dtype,
         quantization="" if quantization == "none" else quantization,

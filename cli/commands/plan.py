@@ -24,8 +24,9 @@ def plan(
         int | None, typer.Option("--concurrency", min=1, metavar="N", help="Callers at once.")
     ] = None,
     answer_tokens: Annotated[
-        int, typer.Option("--answer", min=1, metavar="TOKENS", help="Of the context: the answer.")
-    ] = 300,
+        int | None,
+        typer.Option("--answer", min=1, metavar="TOKENS", help="Of the context: the answer; else 300."),
+    ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16.")] = "",
     kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="Of the KV cache: auto, bfloat16, fp8.")] = "",
     quantization: Annotated[str, typer.Option("--quantization", help="fp8, int8, awq, gptq.")] = "",

@@ -53,3 +53,10 @@ def test_one_device_is_planned_for(tmp_path: Path) -> None:
     status, output = run(tmp_path, "--gpu", "L4", "--cpu")
     assert status != 0
     assert "one of --gpu and --cpu" in output
+
+
+def test_an_answer_that_its_context_has_no_room_for_is_refused(tmp_path: Path) -> None:
+    status, output = run(tmp_path, "--gpu", "H100", "--context", "100", "--answer", "300")
+    assert status == 2
+    assert "An answer of 300 tokens leaves no room in a context of 100" in output
+    assert run(tmp_path, "--gpu", "H100", "--context", "100")[0] == 0, "without one, half is left for it"
