@@ -219,11 +219,16 @@ def test_a_busy_engine_is_passed_over(doubles: list[EngineDouble]) -> None:
     home = served_by(generate(pool, request()))
     busy = pool.engines[int(home[-1]) - 1]
     doubles[int(home[-1]) - 1].behaviour.delay_seconds = 0.05
-    threads = [threading.Thread(target=generate, args=(pool, request())) for _ in range(2)]
+
+    def keep_busy() -> None:
+        with busy.stream(request()) as deltas:
+            list(deltas)
+
+    # One more than the two that are too many: a look at the other finds a request of somebody else's.
+    threads = [threading.Thread(target=keep_busy) for _ in range(3)]
     for thread in threads:
         thread.start()
-        wait_for(lambda: busy.load >= 1)
-    wait_for(lambda: busy.load >= 2)
+    wait_for(lambda: busy.load >= 3)
     assert served_by(generate(pool, request())) != home
     for thread in threads:
         thread.join()
