@@ -14,7 +14,7 @@ from accounting.price_book import load_price_book
 from accounting.price_table import sync_price_book
 from bench.conversation_cost import UnheardEvents
 from bench.prefix_simulation import Library, SimulatedQuestion
-from bench.prefix_systems import OURS, PEER_LAYOUTS, RecordingClient, Sent, peer_prompt
+from bench.prefix_systems import OURS, PEER_LAYOUTS, PeerLayout, RecordingClient, Sent, peer_prompt
 from bench.prefix_workloads import Ask, Report, Workload
 from bench.search_collection import CutDocument, MemoizingEmbedder, SearchBed
 from bootstrap.answer_services import build_answer_pipeline
@@ -103,12 +103,12 @@ class PrefixBed:
         """The workload through one system, from an empty cache; max_tokens of each answer are written."""
         recorder = RecordingClient(engine)
         computed = prompts = 0
-        ask = self._asker(system, recorder, max_tokens)
+        ask = self._asker(system, recorder, workload, max_tokens)
         engine.reset_prefix_cache()
         for group in workload.groups:
             if workload.is_fresh:
                 engine.reset_prefix_cache()
-                ask = self._asker(system, recorder, max_tokens)
+                ask = self._asker(system, recorder, workload, max_tokens)
             before = engine.engine_counters()
             with ThreadPoolExecutor(workload.num_clients) as pool:
                 list(pool.map(ask, group))
@@ -139,7 +139,7 @@ class PrefixBed:
         layout, shelf = self._layout(), PieceShelf(self._bed.database)
         found = []
         for ask in workload.asks:
-            passages = self._search(ask).passages
+            passages = self._search(ask, workload).passages
             whole = [
                 Piece(
                     PieceKey(passage_id(p)),
@@ -179,7 +179,7 @@ class PrefixBed:
             )
         return Principal(tenant_id=self._bed.tenant_id, key_id=key_id, scopes=frozenset({Scope.ASK}))
 
-    def _search(self, ask: Ask) -> SearchResult:
+    def _search(self, ask: Ask, workload: Workload) -> SearchResult:
         settings = load_settings().ask
         return self._retrieval.search(
             self._bed.tenant_id,
@@ -189,22 +189,28 @@ class PrefixBed:
             filter=self._filter(ask),
             rerank=settings.rerank,
             num_candidates=settings.num_candidates,
-            num_passages=settings.num_passages,
-            max_passage_tokens=settings.max_context_tokens,
+            num_passages=workload.num_passages or settings.num_passages,
+            max_passage_tokens=workload.max_context_tokens or settings.max_context_tokens,
         )
 
     def _filter(self, ask: Ask) -> DocumentFilter:
         return DocumentFilter(document_ids=(self._ids[ask.document],) if ask.document else ())
 
-    def _asker(self, system: str, recorder: RecordingClient, max_tokens: int) -> Callable[[Ask], None]:
+    def _asker(
+        self, system: str, recorder: RecordingClient, workload: Workload, max_tokens: int
+    ) -> Callable[[Ask], None]:
         if system in PEER_LAYOUTS:
-            return lambda ask: self._ask_peer(system, recorder, ask, max_tokens)
+            return lambda ask: self._ask_peer(
+                recorder, PEER_LAYOUTS[system](ask.text, self._search(ask, workload).passages), max_tokens
+            )
         pipeline = self._pipeline(recorder)
         conversations: dict[str, ConversationId] = {}
         parameters = QuestionParameters(
             mode="abstractive",
             extraction="none",
             prefix_planner=system == OURS,
+            num_passages=workload.num_passages,
+            max_context_tokens=workload.max_context_tokens,
             max_tokens=max_tokens,
             temperature=0.0,
         )
@@ -227,8 +233,7 @@ class PrefixBed:
             min_support=-1.0,  # what is refused is not written: here every question is
         )
 
-    def _ask_peer(self, system: str, recorder: RecordingClient, ask: Ask, max_tokens: int) -> None:
-        layout = PEER_LAYOUTS[system](ask.text, self._search(ask).passages)
+    def _ask_peer(self, recorder: RecordingClient, layout: PeerLayout, max_tokens: int) -> None:
         request = GenerationRequest(
             peer_prompt(self._tokenizer, layout), SamplingParameters(max_tokens=max_tokens)
         )

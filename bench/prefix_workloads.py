@@ -37,12 +37,15 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Groups of questions, one group after another. Those of a group are asked at once if
-    `num_clients` is more than one; before each group the engine forgets all if `is_fresh`."""
+    `num_clients` is more than one; before each group the engine forgets all if `is_fresh`.
+    `num_passages` and `max_context_tokens` are the settings' where they are None."""
 
     name: str
     groups: tuple[tuple[Ask, ...], ...]
     num_clients: int = 1
     is_fresh: bool = False
+    num_passages: int | None = None
+    max_context_tokens: int | None = None
 
     @property
     def asks(self) -> list[Ask]:
@@ -60,10 +63,9 @@ class DragonBall:
         """Answerable questions that this report alone answers, in the order of the data."""
         return [ask for ask, names in self.questions if names == (name,) and ask.answers]
 
-    def most_asked(self, *, max_characters: int) -> list[str]:
-        """Reports no longer than that, those with most questions first."""
-        sizes = {report.name: len(report.text) for report in self.reports}
-        counts = {name: len(self.about(name)) for name in sizes if sizes[name] <= max_characters}
+    def most_asked(self) -> list[str]:
+        """Reports, those with most questions first."""
+        counts = {report.name: len(self.about(report.name)) for report in self.reports}
         return sorted(counts, key=lambda name: (-counts[name], name))
 
 
@@ -105,11 +107,11 @@ def overlapping(data: DragonBall, *, num_reports: int, num_questions: int) -> Wo
     return Workload("overlapping", (tuple(asks),))
 
 
-def hot(data: DragonBall, *, num_questions: int, max_characters: int) -> Workload:
-    """The report with most questions, asked about it alone."""
-    name = data.most_asked(max_characters=max_characters)[0]
+def hot(data: DragonBall, name: str, *, num_questions: int) -> Workload:
+    """Questions about one report alone, with somewhat more passages than by default: so much of a report
+    is asked for where its questions are many."""
     asks = tuple(Ask(ask.text, ask.answers, document=name) for ask in data.about(name)[:num_questions])
-    return Workload("hot", (asks,))
+    return Workload("hot", (asks,), num_passages=8, max_context_tokens=3_200)
 
 
 def multi_turn(data: DragonBall, *, num_conversations: int, num_turns: int) -> Workload:
@@ -133,7 +135,7 @@ def burst(data: DragonBall, *, num_bursts: int, num_clients: int) -> Workload:
 def _mixed(data: DragonBall, number: int) -> list[str]:
     """The most asked reports, English (which are the longer ones in characters) and Chinese in turn."""
     sizes = {report.name: len(report.text) for report in data.reports}
-    names = data.most_asked(max_characters=max(sizes.values()))
+    names = data.most_asked()
     by_language: defaultdict[bool, list[str]] = defaultdict(list)
     for name in names:
         by_language[sizes[name] < _CHINESE_CHARACTERS].append(name)
