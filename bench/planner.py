@@ -98,7 +98,8 @@ def _real_blocks(engine: OwnEngine) -> int:
 
 
 def _predict_times(engine: OwnEngine, *, quick: bool) -> list[tuple[_Case, Timed, float]]:
-    """Each predicted case, its real answer, and the seconds predicted before it was asked."""
+    """Each predicted case, its real answer (the faster of two), and the seconds predicted from rates fitted
+    to the other cases and the cached tokens that the answer reported."""
     repeats = 1 if quick else 2
     generate(engine.client, random_prompt(64, seed=0), max_tokens=2)  # the first request is no sample
     fitted = list(_ask(engine, _cases(_QUICK_FITTED if quick else _FITTED), first_seed=1, repeats=repeats))

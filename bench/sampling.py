@@ -4,8 +4,8 @@
 
 Distributions are drawn and compared with what the model's own probabilities make of the control;
 bans, ends, seeds and beams are looked for in the tokens. Then answers of a form are drawn and held
-against the form. An engine is started for it unless one is named, which must speculate on nothing
-and have Longleaf's logits processors.
+against the form. An engine is started for it as `longleaf up` starts one, speculation and all, unless
+one is named, which must have Longleaf's logits processors.
 """
 
 from __future__ import annotations
