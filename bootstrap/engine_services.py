@@ -10,6 +10,7 @@ from inference.admission import AdmissionPolicy
 from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
 from inference.engine_load import EngineLoadSampler
 from inference.engine_pool import EnginePool
+from inference.kv_events import EventEndpoint, followed_events
 from inference.manifest import read_manifest
 from inference.pooled_engine import EngineClient, PooledEngine
 from inference.prepare import model_path
@@ -32,12 +33,14 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """`urls` are those of one engine, or of several that serve the same model."""
+    """`urls` are those of one engine, or of several that serve the same model; `events` where each of
+    them publishes what its cache holds, empty: they do not."""
 
     urls: tuple[str, ...]
     api_key: str
     model: str
     revision: str
+    events: tuple[EventEndpoint, ...] = ()
 
 
 def connect_engine(settings: Settings) -> ServedModel:
@@ -45,6 +48,7 @@ def connect_engine(settings: Settings) -> ServedModel:
 
     Raises:
         ModelUnavailable: its tokenizer is not prepared.
+        Misconfigured: its events are on, and cannot be followed.
     """
     return _connect(settings, _engine_endpoint(settings))
 
@@ -70,7 +74,9 @@ def build_engine(settings: Settings) -> EngineClient:
 
 def _engine_endpoint(settings: Settings) -> _Endpoint:
     engine = settings.engine
-    return _Endpoint(settings.engine_urls, engine.api_key, engine.model, engine.revision)
+    return _Endpoint(
+        settings.engine_urls, engine.api_key, engine.model, engine.revision, followed_events(settings)
+    )
 
 
 def _connect(settings: Settings, endpoint: _Endpoint) -> ServedModel:
@@ -88,6 +94,8 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
     engine = settings.engine
     patience = AdmissionPolicy(engine.overload_wait_seconds, engine.overload_wait_batch_seconds)
 
+    events = dict(zip(endpoint.urls, endpoint.events, strict=False))
+
     def connect(url: str, retries: RetryPolicy, admission: AdmissionPolicy) -> TrackedEngine:
         client = CompletionsClient(
             url,
@@ -98,7 +106,7 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
             retries=retries,
             admission=admission,
         )
-        return TrackedEngine(client)
+        return TrackedEngine(client, events=events.get(url))
 
     if len(endpoint.urls) == 1:
         return connect(endpoint.urls[0], RetryPolicy(), patience)

@@ -25,6 +25,7 @@ from generation.tracing.attention_requests import ATTENTION_KIND
 from inference.attention import TransformersAttentionReader
 from inference.protocols import ChatTokenizer, Embedder, Generator
 from inference.small_model import ChatSmallModel
+from inference.tracked_generator import Follows
 from ingest.compaction import CompactionPipeline
 from ingest.compaction_requests import COMPACT_KIND
 from ingest.embedding import ChunkEmbedder
@@ -68,6 +69,8 @@ class WorkerServices:
     leads: PrefixLeads
 
     def close(self) -> None:
+        if isinstance(self.generator, Follows):
+            self.generator.stop_following()
         self.leads.close()
         self.shared.close()
 

@@ -76,6 +76,10 @@ class EngineSettings(BaseModel):
         "auto", description="Of keys and values; auto: as the model."
     )
     block_size: int | None = Field(None, ge=1, description="Tokens of a KV block; empty: by the profile.")
+    kv_events: str = Field(
+        "off",
+        description="Follow the engine's own events of its cache: on, or tcp://HOST:PORT of each elsewhere.",
+    )
     disaggregation: Literal["none", "prefill", "decode"] = Field(
         "none", description="GPU: this engine only computes prompts, or only continues them (NIXL)."
     )
@@ -275,6 +279,11 @@ class Settings(BaseSettings):
     def valkey_socket(self) -> Path:
         """Where the Valkey of the embedded shape listens."""
         return self.root / "run" / "valkey.sock"
+
+    @property
+    def kv_event_socket(self) -> Path:
+        """Where the engine that is started here publishes what it holds; no longer than the Valkey's."""
+        return self.root / "run" / "kv"
 
     @property
     def resolved_redis_url(self) -> str:

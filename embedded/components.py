@@ -17,6 +17,7 @@ from core.settings import Settings
 from embedded.children import ChildProcess, ProcessOwner, ProcessSpec, end_group, read_log, says_ready
 from inference.engine_launcher import EngineProcess
 from inference.engine_log import LogFollower
+from inference.kv_events import local_events
 from inference.kv_store.block_store import trim_native_files
 from inference.kv_store.engine_flags import native_folder
 from inference.local_engine import local_engine_command
@@ -171,6 +172,7 @@ class EngineComponent:
             settings.model_dir,
             developer_endpoints=developer_endpoints,
             kv_store_dir=settings.kv_store_dir,
+            kv_events=local_events(settings),
         )
         self._kv_store_dir, self._kv_store_bytes = settings.kv_store_dir, engine.kv_store_bytes
         self.log_path = settings.log_dir / "engine.log"

@@ -112,6 +112,12 @@ class EnginePool:
         clients = [engine.client for engine in self._usable()]
         return [client.prefixes for client in clients if isinstance(client, TrackedEngine)]
 
+    def stop_following(self) -> None:
+        """End the threads that listen to the engines' events."""
+        for engine in self.engines:
+            if isinstance(engine.client, TrackedEngine):
+                engine.client.stop_following()
+
     @contextmanager
     def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
         """As `Generator.stream`; the first delta says by its `engine` who serves."""

@@ -14,6 +14,7 @@ from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import LOGITS_PROCESSORS
 from inference.engine_checks import CheckedMachine, check_engine
+from inference.kv_events import EventEndpoint
 from inference.kv_store.engine_flags import kv_store_flags
 from inference.service_profiles import EngineControls, controls_of
 
@@ -52,6 +53,7 @@ def engine_command(
     draft_folder: Path | None = None,
     published: str = "",
     kv_store_dir: Path | None = None,
+    kv_events: EventEndpoint | None = None,
     python: str = sys.executable,
 ) -> EngineCommand:
     """The command that serves `model_folder` under the name `settings.model`.
@@ -62,6 +64,7 @@ def engine_command(
         draft_folder: of the draft model, where one is named.
         published: the quantization that the model was published with; empty: none.
         kv_store_dir: where computed context is kept across restarts; None: nowhere.
+        kv_events: where it publishes what its cache holds; None: nowhere.
 
     Raises:
         Misconfigured: settings contradict each other, or the machine.
@@ -81,6 +84,7 @@ def engine_command(
         + flags
         + _speculation(settings, controls, draft_folder)
         + kv_store_flags(settings, folder=kv_store_dir, profile=profile)
+        + _event_flags(kv_events)
         + tuple(settings.extra_args),
         environment=_common_environment(settings, developer_endpoints) | variables,
     )
@@ -173,6 +177,18 @@ def _speculation(
         config["num_speculative_tokens_per_batch_size"] = [few, many]
     # Requests that need a processor go without guesses: see `inference.speculation_controls`.
     return ("--speculative-config", json.dumps(config), *processors)
+
+
+def _event_flags(endpoint: EventEndpoint | None) -> tuple[str, ...]:
+    if endpoint is None:
+        return ()
+    config = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": endpoint.events,
+        "replay_endpoint": endpoint.replay,
+    }
+    return ("--kv-events-config", json.dumps(config))
 
 
 def _common_environment(settings: EngineSettings, developer_endpoints: bool) -> dict[str, str | None]:

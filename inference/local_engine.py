@@ -8,6 +8,7 @@ from core.settings import EngineSettings
 from inference.engine_checks import published_quantization
 from inference.engine_plan import require_room
 from inference.engine_profiles import EngineCommand, engine_command
+from inference.kv_events import EventEndpoint
 from inference.machine import choose_profile, detect_machine
 from inference.prepare import model_path
 from inference.registry import find_model
@@ -19,6 +20,7 @@ def local_engine_command(
     *,
     developer_endpoints: bool = False,
     kv_store_dir: Path | None = None,
+    kv_events: EventEndpoint | None = None,
 ) -> EngineCommand:
     """The command, for models that are prepared below `model_dir`; other arguments as `engine_command`.
 
@@ -40,4 +42,5 @@ def local_engine_command(
         draft_folder=model_path(draft, model_dir) if draft else None,
         published=published_quantization(folder),
         kv_store_dir=kv_store_dir,
+        kv_events=kv_events,
     )

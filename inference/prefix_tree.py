@@ -17,12 +17,14 @@ BlockKey = bytes
 @dataclass(slots=True, eq=False)
 class Block:
     """A block behind its parent. `touched` is the tick at which it was last in use; `is_computed` is
-    False while the request that will compute it runs; `key` is empty for blocks of unknown tokens."""
+    False while the request that will compute it runs; `key` is empty for blocks of unknown tokens;
+    `num_running` are the requests that run and have it in their prompt."""
 
     parent: Block | None
     key: BlockKey
     touched: int = 0
     is_computed: bool = False
+    num_running: int = 0
     children: dict[BlockKey, Block] = field(default_factory=dict)
 
 

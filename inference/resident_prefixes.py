@@ -4,6 +4,10 @@ A request that was sent leaves its blocks in the cache; the engine evicts the bl
 use longest, the end of a prompt before its beginning, once its space is full. Both are followed here.
 Where a reply reports fewer cached tokens than were counted on, the blocks that were missing are
 forgotten, and with them all that had been out of use as long: they were evicted first.
+
+That is an estimate. Where the engine's own events of its cache are followed (`inference.kv_events`) and
+nothing of them is missing, what they tell is the answer, and the estimate waits beside it for the day
+when an event is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from inference.prefix_tree import Block, block_key, block_keys
+from inference.held_blocks import CacheEvent, Cursor, HeldBlocks
+from inference.prefix_tree import Block, BlockKey, block_key, block_keys
 
 _MIN_GUESSED_BLOCKS = 64
 _MAX_GUESSED_BLOCKS = 1 << 16
@@ -46,13 +51,17 @@ class SentPrompt:
 class Reach:
     """A place in the tree that a prompt's tokens have led to.
 
-    `block` is the last whole block found, `pending` the tokens behind it that fill none yet,
-    `num_cached` the tokens found so far.
+    `block` is the last whole block found by the estimate and `held` by the engine's events, None where
+    they have none; `pending` the tokens behind it that fill none yet, `num_cached` the tokens found so far.
     """
 
-    block: Block
+    block: Block | None
+    held: Cursor | None
     pending: tuple[int, ...] = ()
     num_cached: int = 0
+
+
+_Spot = tuple[Block | None, Cursor | None]
 
 
 class ResidentPrefixes:
@@ -67,6 +76,7 @@ class ResidentPrefixes:
         # one never has children.
         self._blocks: OrderedDict[Block, None] = OrderedDict()
         self._tick = 0
+        self._held: HeldBlocks | None = None
 
     @property
     def block_tokens(self) -> int:
@@ -74,8 +84,14 @@ class ResidentPrefixes:
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks are believed to be held."""
+        """How many blocks the estimate believes to be held."""
         return len(self._blocks)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the engine's events tell all that it holds, so that nothing is estimated."""
+        with self._lock:
+            return self._held is not None and self._held.is_exact
 
     @contextmanager
     def held_still(self) -> Iterator[None]:
@@ -86,7 +102,7 @@ class ResidentPrefixes:
     def start(self, salt: str) -> Reach:
         """The place in front of every prompt of that salt."""
         with self._lock:
-            return Reach(self._roots.get(salt) or Block(None, b""))
+            return Reach(self._roots.get(salt), salt)
 
     def follow(self, reach: Reach, token_ids: Sequence[int]) -> tuple[Reach, bool]:
         """How far the cache goes along with `token_ids` behind `reach`, and whether it goes all the way.
@@ -94,15 +110,16 @@ class ResidentPrefixes:
         All the way means every whole block was found; tokens that fill no block are taken on trust.
         """
         size = self.block_tokens
-        block, ids = reach.block, (*reach.pending, *token_ids)
+        spot, ids = (reach.block, reach.held), (*reach.pending, *token_ids)
         found = 0
-        while found + size <= len(ids):
-            after = block.children.get(block_key(ids[found : found + size]))
-            if after is None:
-                return Reach(block, (), reach.num_cached + found), False
-            block = after
-            found += size
-        return Reach(block, ids[found:], reach.num_cached + found), True
+        with self._lock:
+            while found + size <= len(ids):
+                after = self._after(spot, block_key(ids[found : found + size]))
+                if after is None:
+                    return Reach(*spot, (), reach.num_cached + found), False
+                spot = after
+                found += size
+        return Reach(*spot, ids[found:], reach.num_cached + found), True
 
     def num_cached(self, salt: str, token_ids: Sequence[int]) -> int:
         """Tokens of the prompt that are computed already, as the engine would count them.
@@ -110,18 +127,20 @@ class ResidentPrefixes:
         The last token is always computed again, for its logits, and with it its whole block.
         """
         with self._lock:
-            return len(self._found(salt, token_ids, only_computed=True)) * self.block_tokens
+            return self._num_found(salt, token_ids, only_computed=True) * self.block_tokens
 
     def num_expected(self, salt: str, token_ids: Sequence[int]) -> int:
         """As `num_cached`, with what requests that still run are about to leave."""
         with self._lock:
-            return len(self._found(salt, token_ids, only_computed=False)) * self.block_tokens
+            return self._num_found(salt, token_ids, only_computed=False) * self.block_tokens
 
     def sent(self, salt: str, token_ids: Sequence[int]) -> SentPrompt:
         """A request goes out. Its blocks are there for others to line up with from now on."""
         with self._lock:
             counted_on = [block.touched for block in self._found(salt, token_ids, only_computed=True)]
             path = self._grow(salt, token_ids)
+            for block in path:
+                block.num_running += 1
             self._touch(path)
             self._evict()
             return SentPrompt(salt, len(token_ids), tuple(path), tuple(counted_on))
@@ -135,6 +154,7 @@ class ResidentPrefixes:
     def finished(self, prompt: SentPrompt, *, cached_tokens: int | None, completion_tokens: int) -> None:
         """It ended; `cached_tokens` is what the reply says was found, None where it does not say."""
         with self._lock:
+            self._ended(prompt)
             self.computed(prompt)
             if cached_tokens is not None:
                 self._forget_missing(prompt, cached_tokens // self.block_tokens)
@@ -146,6 +166,7 @@ class ResidentPrefixes:
     def abandoned(self, prompt: SentPrompt) -> None:
         """It failed, or was broken off, before its first token: what it alone was to compute is not there."""
         with self._lock:
+            self._ended(prompt)
             for block in prompt.path:
                 if not block.is_computed and block in self._blocks:
                     self._drop(block)
@@ -161,7 +182,58 @@ class ResidentPrefixes:
             self._roots.clear()
             self._blocks.clear()
 
+    # ---- what the engine tells ------------------------------------------------------------
+
+    def mirror(self, *, is_complete: bool) -> None:
+        """Events will be told from now on.
+
+        Args:
+            is_complete: from the first one on; else it is estimated until what was before is gone.
+        """
+        with self._lock:
+            self._held = HeldBlocks(self.block_tokens, self.geometry.num_blocks, is_complete=is_complete)
+
+    def told(self, events: Sequence[CacheEvent]) -> None:
+        """What happened in the cache, in order."""
+        with self._lock:
+            if self._held is not None:
+                self._held.take(events)
+
+    def lose_track(self) -> None:
+        """Events may be missing: estimate again."""
+        with self._lock:
+            self._held = None
+
     # ---- the tree ------------------------------------------------------------------------
+
+    def _num_found(self, salt: str, token_ids: Sequence[int], *, only_computed: bool) -> int:
+        """Whole blocks of the prompt, by the engine's events if they are complete."""
+        if not self.is_exact:
+            return len(self._found(salt, token_ids, only_computed=only_computed))
+        spot: _Spot = (self._roots.get(salt), salt)
+        found = 0
+        for key in block_keys(token_ids[: max(0, len(token_ids) - 1)], self.block_tokens):
+            after = self._after(spot, key)
+            if after is None or (only_computed and after[1] is None):
+                break
+            spot = after
+            found += 1
+        return found
+
+    def _after(self, spot: _Spot, key: BlockKey) -> _Spot | None:
+        """Where the next block leads: one that is held, or that a running request is about to leave."""
+        block, cursor = spot
+        after = block.children.get(key) if block is not None else None
+        if self._held is None or not self._held.is_exact:
+            return None if after is None else (after, None)
+        held = self._held.after(cursor, key) if cursor is not None else None
+        if held is None and (after is None or not after.num_running):
+            return None
+        return after, held
+
+    def _ended(self, prompt: SentPrompt) -> None:
+        for block in prompt.path:
+            block.num_running -= 1
 
     def _found(self, salt: str, token_ids: Sequence[int], *, only_computed: bool) -> list[Block]:
         block, path = self._roots.get(salt), []

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from core.errors import EngineIncapable
 from core.usage import TokenUsage
 from inference.engine_metrics import EngineCache, EngineCounters
+from inference.kv_events import EventEndpoint, KvEventFollower
 from inference.pooled_engine import EngineClient
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest, Generator
 from inference.resident_prefixes import CacheGeometry, ResidentPrefixes
@@ -24,6 +25,13 @@ class TellsCache(Protocol):
     """An engine's client that can ask for the blocks of its cache; None where it does not say."""
 
     def engine_cache(self) -> EngineCache | None: ...
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A generator that may listen to its engines in threads of its own."""
+
+    def stop_following(self) -> None: ...
 
 
 @runtime_checkable
@@ -51,12 +59,15 @@ class _Watched:
 class TrackedGenerator:
     """Passes requests on to `generator` and notes what they leave in its prefix cache.
 
-    The engine is asked for its blocks once, when the first request is planned or sent.
+    The engine is asked for its blocks once, when the first request is planned or sent. From then on
+    its events are followed too, where it publishes any (`events`).
     """
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: Generator, *, events: EventEndpoint | None = None) -> None:
         self._generator = generator
+        self._events = events
         self._prefixes: ResidentPrefixes | None = None
+        self._follower: KvEventFollower | None = None
         self._lock = threading.Lock()
 
     @property
@@ -69,7 +80,17 @@ class TrackedGenerator:
         with self._lock:
             if self._prefixes is None:
                 self._prefixes = ResidentPrefixes(self._ask_geometry())
+                if self._events is not None:
+                    self._follower = KvEventFollower(self._events, self._prefixes)
+                    self._follower.start()
             return self._prefixes
+
+    def stop_following(self) -> None:
+        """End the thread that listens to the engine's events, if there is one."""
+        with self._lock:
+            follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
 
     def prefix_caches(self) -> Sequence[ResidentPrefixes]:
         """The one engine's."""
@@ -129,8 +150,8 @@ class TrackedGenerator:
 class TrackedEngine(TrackedGenerator):
     """The same of an engine that also tells its counters: a member of a pool, or the only one."""
 
-    def __init__(self, client: EngineClient) -> None:
-        super().__init__(client)
+    def __init__(self, client: EngineClient, *, events: EventEndpoint | None = None) -> None:
+        super().__init__(client, events=events)
         self._client = client
 
     def engine_counters(self) -> EngineCounters:

@@ -13,6 +13,7 @@ from core.errors import Misconfigured
 from core.settings import EngineSettings
 from inference.controls import LOGITS_PROCESSORS
 from inference.engine_profiles import EngineCommand, Machine, bind_threads, cpu_list, engine_command
+from inference.kv_events import EventEndpoint
 from inference.kv_store.engine_flags import kv_store_flags
 
 FOLDER = Path("/models/qwen")
@@ -96,6 +97,20 @@ def test_bans_are_by_processors_of_ours_unless_it_speculates_in_a_way_of_its_own
         assert started.argv[first : first + 2] == LOGITS_PROCESSORS
     speculating = command(extra_args=["--speculative-config", '{"method": "suffix"}'])
     assert "--logits-processors" not in speculating.argv  # vLLM would not start
+
+
+def test_events_of_the_cache_are_published_where_asked_for() -> None:
+    assert "--kv-events-config" not in command().argv
+    started = engine_command(
+        EngineSettings(),  # type: ignore[call-arg]
+        model_folder=FOLDER,
+        profile="cpu",
+        machine=MACHINE,
+        kv_events=EventEndpoint.of("ipc:///run/kv"),
+    )
+    config = json.loads(option(started, "--kv-events-config"))
+    assert config["enable_kv_cache_events"] is True
+    assert (config["endpoint"], config["replay_endpoint"]) == ("ipc:///run/kv", "ipc:///run/kv.replay")
 
 
 def kv_config(profile: str, folder: Path | None = Path("/data/kv"), **fields: object) -> Any:
