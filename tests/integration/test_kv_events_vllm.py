@@ -126,13 +126,13 @@ def test_predictions_are_exact_whoever_asked_and_whatever_was_evicted(engine: Ru
 
 def test_messages_are_read_as_vllm_writes_them() -> None:
     block = events.BlockStored(
-        [b"x", b"y"], None, list(range(8)), BLOCK, None, "GPU", None, [("t",), None], 0
+        [b"x", b"y"], None, list(range(2 * BLOCK)), BLOCK, None, "GPU", None, [("t",), None], 0
     )
     gone = events.BlockRemoved([b"x"], "GPU", 0)
     batch = events.KVEventBatch(ts=1.0, events=[block, gone, events.AllBlocksCleared()], data_parallel_rank=0)
     told = decode_batch(msgspec.msgpack.encode(batch), block_tokens=BLOCK)
     assert told == [
-        BlocksStored([b"x", b"y"], None, list(range(8)), ["t", ""]),
+        BlocksStored([b"x", b"y"], None, list(range(2 * BLOCK)), ["t", ""]),
         BlocksRemoved([b"x"]),
         AllCleared(),
     ]
