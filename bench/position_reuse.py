@@ -1,6 +1,6 @@
 """Do passages' keys and values, stored once and moved to where they are wanted, spoil answers?
 
-An experiment (ADR 19), offline and without vLLM. Each passage's rows are computed once behind the
+An experiment (ADR 16), offline and without vLLM. Each passage's rows are computed once behind the
 prompt's head; in the prompt of a question with three passages they are rotated to their places, and
 a share of their tokens is computed anew: the first of each passage (as EPIC does), or those whose
 rows deviate most (CacheBlend). Against the full prefill of the same prompt: log-probability of the

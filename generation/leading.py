@@ -1,7 +1,7 @@
 """Leader first: of requests that share a long prefix which nobody has computed, one computes it.
 
 The others wait for its first token and then find the prefix in the engine's cache. See
-docs/decisions/0017-leader-first.md for when an engine would not do this by itself.
+docs/decisions/0014-leader-first.md for when an engine would not do this by itself.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _check_choices(choices: Sequence[str], must_include: Sequence[str]) -> None:
         raise InvalidInput(
             f"There are {len(choices)} choices of {sum(map(len, choices)):,} characters; 1 to {MAX_CHOICES} of "
             f"{MAX_ALL_CHOICES_CHARACTERS:,} together are taken.",
-            remedy="Offer fewer.",
+            remedy="Offer at least one, and no more than that.",
         )
     for choice in choices:
         if not choice.strip() or choice != choice.strip() or len(choice) > MAX_CHOICE_CHARACTERS:

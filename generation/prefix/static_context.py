@@ -7,7 +7,7 @@ pieces asked for so far; a piece asked for later is appended. Contexts stand fir
 is computed once and found cached from then on, until the engine evicts it; then renting begins anew.
 
 A context is used only where its cached tokens cost no more than the question's own passages would,
-uncached. Bounds are in ADR 15.
+uncached. Bounds are in ADR 12.
 """
 
 from __future__ import annotations
