@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
 from accounting.price_table import sync_price_book
@@ -44,6 +46,7 @@ from storage.job_run import JobRun
 from storage.jobs import JobQueue
 from storage.models import ApiKey
 from storage.paging import PageRequest
+from storage.prefix_leads import PrefixLeads
 from tenancy.principal import Principal, Scope
 
 _OWNER = "bench"
@@ -86,7 +89,11 @@ class PrefixBed:
         *,
         embedder: MemoizingEmbedder,
         tokenizer: ChatTokenizer,
+        redis_url: str,
     ) -> None:
+        """`redis_url`: where leaders of shared prefixes are known; emptied before each run."""
+        self._redis = redis.Redis.from_url(redis_url)
+        self._leads = PrefixLeads(redis_url)
         self._bed = SearchBed(folder, embedder)
         self._embedder = embedder
         self._tokenizer = tokenizer
@@ -98,6 +105,8 @@ class PrefixBed:
 
     def close(self) -> None:
         self._bed.close()
+        self._leads.close()
+        self._redis.close()
 
     def run(self, system: str, workload: Workload, engine: CompletionsClient, *, max_tokens: int) -> Ran:
         """The workload through one system, from an empty cache; max_tokens of each answer are written."""
@@ -105,6 +114,7 @@ class PrefixBed:
         computed = prompts = 0
         ask = self._asker(system, recorder, workload, max_tokens)
         engine.reset_prefix_cache()
+        self._redis.flushall()
         for group in workload.groups:
             if workload.is_fresh:
                 engine.reset_prefix_cache()
@@ -203,12 +213,13 @@ class PrefixBed:
             return lambda ask: self._ask_peer(
                 recorder, PEER_LAYOUTS[system](ask.text, self._search(ask, workload).passages), max_tokens
             )
-        pipeline = self._pipeline(recorder)
+        pipeline = self._pipeline(recorder, leads=self._leads if system == OURS else None)
         conversations: dict[str, ConversationId] = {}
         parameters = QuestionParameters(
             mode="abstractive",
             extraction="none",
             prefix_planner=system == OURS,
+            context=workload.context,
             num_passages=workload.num_passages,
             max_context_tokens=workload.max_context_tokens,
             max_tokens=max_tokens,
@@ -216,7 +227,7 @@ class PrefixBed:
         )
         return lambda ask: self._ask_product(pipeline, ask, parameters, conversations)
 
-    def _pipeline(self, recorder: RecordingClient) -> AnswerPipeline:
+    def _pipeline(self, recorder: RecordingClient, *, leads: PrefixLeads | None) -> AnswerPipeline:
         generator = TrackedEngine(recorder)
         return build_answer_pipeline(
             settings=load_settings().ask,
@@ -230,6 +241,7 @@ class PrefixBed:
             small_model=ChatSmallModel(generator, self._tokenizer),
             cross_encoder=None,
             ledger=Ledger(),
+            leads=leads,
             min_support=-1.0,  # what is refused is not written: here every question is
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import NotFound
+from generation.questions import ContextChoice
 
 SEED = 20261201
 
@@ -38,12 +39,14 @@ class Ask:
 class Workload:
     """Groups of questions, one group after another. Those of a group are asked at once if
     `num_clients` is more than one; before each group the engine forgets all if `is_fresh`.
-    `num_passages` and `max_context_tokens` are the settings' where they are None."""
+    `context` is that of each question; `num_passages` and `max_context_tokens` are the settings' where
+    they are None."""
 
     name: str
     groups: tuple[tuple[Ask, ...], ...]
     num_clients: int = 1
     is_fresh: bool = False
+    context: ContextChoice = "auto"
     num_passages: int | None = None
     max_context_tokens: int | None = None
 
@@ -123,13 +126,13 @@ def multi_turn(data: DragonBall, *, num_conversations: int, num_turns: int) -> W
     return Workload("multi_turn", tuple(groups))
 
 
-def burst(data: DragonBall, *, num_bursts: int, num_clients: int) -> Workload:
-    """Clients that ask at once about a report that nobody has asked about yet."""
-    groups = []
-    for name in _mixed(data, num_bursts):
-        asks = data.about(name)[:num_clients]
-        groups.append(tuple(Ask(ask.text, ask.answers, document=name) for ask in asks))
-    return Workload("burst", tuple(groups), num_clients=num_clients, is_fresh=True)
+def burst(data: DragonBall, names: Sequence[str], *, num_clients: int) -> Workload:
+    """Clients that ask at once about a report that nobody has asked about yet, to be answered from all of it."""
+    groups = tuple(
+        tuple(Ask(ask.text, ask.answers, document=name) for ask in data.about(name)[:num_clients])
+        for name in names
+    )
+    return Workload("burst", groups, num_clients=num_clients, is_fresh=True, context="whole")
 
 
 def _mixed(data: DragonBall, number: int) -> list[str]:
