@@ -97,5 +97,8 @@ def test_workloads_are_drawn_from_the_data_and_repeat(tmp_path: Path) -> None:
     assert {ask.document for ask in hot(data, "report-2.txt", num_questions=3).asks} == {"report-2.txt"}
     assert all(ask.text != "Q2.5?" for ask in hot(data, "report-2.txt", num_questions=9).asks)
     assert [len(group) for group in multi_turn(data, num_conversations=2, num_turns=3).groups] == [3, 3]
-    assert [len(group) for group in burst(data, ["report-1.txt", "report-2.txt"], num_clients=4).groups] == [4, 4]
+    assert [len(group) for group in burst(data, ["report-1.txt", "report-2.txt"], num_clients=4).groups] == [
+        4,
+        4,
+    ]
     assert len(overlapping(data, num_reports=2, num_questions=8).asks) == 8
