@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 
 from api.schemas.traces import Trace, TracedGeneration, TracedToken
+from core.html.page import CONTENT_SECURITY_POLICY, load_template
 from storage import models
-
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 SURE_ENTROPY, LOST_ENTROPY = 0.0, 3.5
 """Nats between which a token's shade runs: from no doubt to some thirty equally likely tokens."""
@@ -186,15 +185,7 @@ def token_map(trace: Trace, written: TracedGeneration, names: Mapping[str, str])
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("api", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["figure"] = _figure
-    return environment.get_template("trace.html.jinja")
+    return load_template("api", "trace.html.jinja", figure=_figure)
 
 
 def _figure(value: Any) -> str:

@@ -1,8 +1,5 @@
-"""Reports as one HTML file that needs nothing else: no script, no font, no picture from outside.
-
-Documents, questions and answers are foreign text: templates escape all of it, isolate its writing
-direction, and a content security policy in the file itself forbids whatever might slip through.
-"""
+"""An evaluation's report and a comparison of two as HTML pages; templates also isolate the writing direction of
+foreign text."""
 
 from __future__ import annotations
 
@@ -12,15 +9,14 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
-from evaluation.plots import Axis, Interval, axis_for, grouped_bars, histogram, intervals, scatter
+from core.html.page import CONTENT_SECURITY_POLICY, ReportLanguage, load_template
+from core.html.plots import Axis, Interval, axis_for, grouped_bars, histogram, intervals, scatter
 from evaluation.report import QUALITY, WORK
-from evaluation.report_words import ReportLanguage, words
+from evaluation.report_words import words
 from storage.models import EvaluationItem
-
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 _BARS = ("f1", "contains_answer", "recall_at_5", "citation_precision")
 
@@ -175,12 +171,4 @@ def _count(value: float) -> str:
 
 @cache
 def _template(name: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader("evaluation", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": _number, "precise": _precise, "signed": _signed, "count": _count}
-    return environment.get_template(name)
+    return load_template("evaluation", name, number=_number, precise=_precise, signed=_signed, count=_count)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-ReportLanguage = Literal["en", "zh"]
+from core.html.page import ReportLanguage
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "evaluation": ("Evaluation", "评测"),

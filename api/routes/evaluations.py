@@ -14,19 +14,14 @@ from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.evaluations import Comparison, Evaluation, EvaluationItem, NewEvaluation
 from core.errors import InvalidInput
+from core.html.page import PAGE_HEADERS, ReportLanguage
 from core.ids import CollectionId, EvaluationId, JobId, TenantId
 from evaluation.comparison import compare
-from evaluation.html_report import (
-    CONTENT_SECURITY_POLICY,
-    ReportHeader,
-    render_comparison,
-    render_report,
-)
+from evaluation.html_report import ReportHeader, render_comparison, render_report
 from evaluation.question_file import parse_question_file
 from evaluation.questions import GoldQuestion
 from evaluation.registration import register_evaluation
 from evaluation.report import summarize
-from evaluation.report_words import ReportLanguage
 from generation.questions import QuestionParameters
 from storage import models
 from storage.collections import CollectionRepository
@@ -43,7 +38,6 @@ _HTML: dict[int | str, dict[str, Any]] = {
         "content": {"text/html": {"schema": {"type": "string"}}},
     }
 }
-_HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "X-Content-Type-Options": "nosniff"}
 
 InLanguage = Annotated[ReportLanguage, Query(description="The language of the report's own words.")]
 
@@ -146,7 +140,7 @@ def get_evaluation_report(
         items = _items(session, principal.tenant_id, row)
         header = _header(session, principal.tenant_id, row)
     report = row.report or summarize(items, num_questions=row.num_questions)
-    return HTMLResponse(render_report(header, report, items, language=language), headers=_HEADERS)
+    return HTMLResponse(render_report(header, report, items, language=language), headers=PAGE_HEADERS)
 
 
 @router.get("/{evaluation_id}/comparisons/{other_id}", responses=problems(404))
@@ -172,7 +166,7 @@ def get_comparison_report(
     with services.database.read() as session:
         first, second, comparison = _compare(session, principal.tenant_id, evaluation_id, other_id)
         before, after = (_header(session, principal.tenant_id, row) for row in (first, second))
-    return HTMLResponse(render_comparison(before, after, comparison, language=language), headers=_HEADERS)
+    return HTMLResponse(render_comparison(before, after, comparison, language=language), headers=PAGE_HEADERS)
 
 
 # ---- parts -----------------------------------------------------------------------------------

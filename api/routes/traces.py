@@ -11,7 +11,8 @@ from api.dependencies import Services
 from api.routes.documented import problems
 from api.schemas.jobs import Job
 from api.schemas.traces import Trace
-from api.trace_page import CONTENT_SECURITY_POLICY, render_trace
+from api.trace_page import render_trace
+from core.html.page import PAGE_HEADERS
 from core.ids import AnswerId, TenantId
 from generation.tracing.attention_requests import request_attention
 from storage import models
@@ -26,7 +27,6 @@ _PAGE: dict[int | str, dict[str, Any]] = {
         "content": {"text/html": {"schema": {"type": "string"}}},
     }
 }
-_HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "X-Content-Type-Options": "nosniff"}
 
 
 @router.get("/{answer_id}/trace", response_model=Trace, responses=_PAGE)
@@ -48,7 +48,7 @@ def get_trace(
         trace = Trace.of(row, answer)
     if format == "json":
         return trace
-    return HTMLResponse(render_trace(trace, answer), headers=_HEADERS)
+    return HTMLResponse(render_trace(trace, answer), headers=PAGE_HEADERS)
 
 
 @router.post("/{answer_id}/trace/redact")

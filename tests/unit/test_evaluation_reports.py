@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from core.html.plots import Axis, Interval, axis_for, grouped_bars, histogram, intervals, scatter
 from evaluation.comparison import compare, match_questions
 from evaluation.html_report import ReportHeader, render_comparison, render_report
-from evaluation.plots import Axis, Interval, axis_for, grouped_bars, histogram, intervals, scatter
 from evaluation.questions import GoldQuestion
 from evaluation.report import refusal_scores, summarize
 from evaluation.report_words import words
