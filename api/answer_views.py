@@ -11,7 +11,8 @@ from core.ids import AnswerId, DocumentId, JobId, TenantId
 from storage import models
 from storage.answers import AnswerRepository
 from storage.database import Database
-from storage.jobs import FINAL_STATUSES, JobRepository
+from storage.job_states import FINAL_STATUSES
+from storage.jobs import JobRepository
 from storage.listings import Listings
 
 

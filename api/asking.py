@@ -23,7 +23,7 @@ from bootstrap.api_services import ApiServices
 from core.ids import AnswerId, JobId
 from storage import models
 from storage.answers import AnswerRepository
-from storage.jobs import FINAL_STATUSES
+from storage.job_states import FINAL_STATUSES
 from tenancy.principal import Principal
 
 RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from api.problems import problem_of_job
 from api.schemas.answers import Answer
 from core.errors import InvalidInput
 from core.ids import AnswerId, JobId
-from storage.jobs import FINAL_STATUSES
+from storage.job_states import FINAL_STATUSES
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0

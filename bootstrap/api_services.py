@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bootstrap.job_kinds import finish_job
 from core.settings import Settings
 from storage.blobs import BlobStore, LocalBlobStore
 from storage.database import Database
@@ -27,7 +28,9 @@ def build_api_services(settings: Settings) -> ApiServices:
     events = EventBus(settings.resolved_redis_url, ttl_seconds=settings.worker.event_ttl_seconds)
     return ApiServices(
         settings=settings,
-        database=Database(settings.resolved_database_url, on_commit=events.wake_relay),
+        database=Database(
+            settings.resolved_database_url, on_commit=events.wake_relay, on_job_ended=finish_job
+        ),
         blobs=LocalBlobStore(settings.blob_dir, min_free_bytes=settings.upload.min_free_disk_bytes),
         events=events,
     )

@@ -16,9 +16,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
-from core.errors import LongleafError
 from core.ids import AnswerId, CollectionId, ConversationId, DocumentId, EvaluationId, KeyId
-from evaluation.registration import MAX_IN_FLIGHT, close_evaluation
+from evaluation.registration import MAX_IN_FLIGHT
 from evaluation.report import WORK, summarize
 from evaluation.scoring import CitedSpan, GivenAnswer, Score, Span, score_answer
 from generation.questions import QuestionParameters, register_question
@@ -27,7 +26,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.evaluations import EvaluationRepository, StageTokens
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import FINAL_STATUSES, ClaimedJob
+from storage.job_states import FINAL_STATUSES
 from storage.models import Answer, Evaluation, EvaluationItem, Job
 from tenancy.principal import Principal, Scope
 
@@ -68,10 +67,6 @@ class EvaluationPipeline:
             if time.monotonic() >= deadline:
                 return "yielded"
             time.sleep(self._poll_seconds)
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Cancel what is being answered; what was scored is reported."""
-        close_evaluation(session, job.tenant_id, job.id)
 
     def _load(self, run: JobRun) -> Evaluation:
         with self._database.read() as session:

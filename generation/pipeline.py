@@ -13,8 +13,6 @@ import time
 from collections.abc import Sequence
 from decimal import Decimal
 
-from sqlalchemy.orm import Session
-
 from accounting.ledger import Ledger, Stage
 from core.clock import utc_now
 from core.errors import LongleafError, TooLong
@@ -132,9 +130,6 @@ class AnswerPipeline:
                 self._accounts.record_burned(run.job, lines)
                 self._tracer.keep_unfinished(self._database, attempt.trace, run.job, question.answer_id)
         return "done"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Nothing to close: an answer's status is its job's."""
 
     # ---- steps ---------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from core.errors import UnreadableDocument
 from core.ids import CollectionId, DocumentId, JobId, TenantId, UploadedFileId
 from storage.collections import CollectionRepository
 from storage.documents import DocumentRepository
-from storage.jobs import FINAL_STATUSES, JobRepository
+from storage.job_states import FINAL_STATUSES
+from storage.jobs import JobRepository
 from storage.models import Document, UploadedFile
 from storage.uploads import UploadedFileRepository
 

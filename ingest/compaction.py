@@ -5,17 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import structlog
-from sqlalchemy.orm import Session
 
 from core.clock import utc_now
-from core.errors import InvalidInput, LongleafError
+from core.errors import InvalidInput
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from retrieval.dense_index import GRACE_SECONDS
 from retrieval.maintenance import IndexMaintenance
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob
 
 log = structlog.get_logger()
 
@@ -60,6 +58,3 @@ class CompactionPipeline:
             num_purged_documents=len(doomed),
         )
         return "done"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Nothing to close: the segments that were there are still there."""

@@ -27,7 +27,7 @@ from core.ids import CollectionId, DocumentId, SegmentId, TenantId, UploadedFile
 from core.settings import Settings
 from inference.protocols import Tokenizer
 from ingest.chunking import ChunkDraft, chunk_document
-from ingest.claims import Claim, claim_document, close_upload
+from ingest.claims import Claim, claim_document
 from ingest.compaction_requests import request_merge
 from ingest.embedding import ChunkEmbedder
 from ingest.isolation import IsolatedDocument, parse_isolated
@@ -41,7 +41,6 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.index_segments import IndexSegmentRepository
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob
 from storage.models import Chunk, Page, UploadedFile
 from storage.page_layout import pack_layout
 from storage.prewarm_jobs import PromptHeads, request_prewarm
@@ -169,10 +168,6 @@ class IngestPipeline:
                     max_attempts=self._settings.worker.max_attempts,
                 )
         return "done"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Close the files that the ended job left open, and free their documents."""
-        close_upload(session, job.tenant_id, job.id, code=error.code, detail=str(error))
 
     def _request_prewarm(self, session: Session, tenant_id: TenantId, collection_id: CollectionId) -> None:
         """Where there is something to prewarm: what is new may stand in the way of what was cached."""

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import Conflict, NotFound
 from core.ids import CollectionId, ConversationId, DocumentId, TenantId, new_id
-from storage.jobs import FINAL_STATUSES
+from storage.job_states import FINAL_STATUSES
 from storage.models import Answer, Conversation, Job
 from storage.paging import Page, PageRequest, paginate
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
@@ -13,12 +14,26 @@ from sqlalchemy.orm import Session
 
 from core.errors import Misconfigured
 
+if TYPE_CHECKING:
+    from storage.models import Job
+
 _WAKE = "wake_relay"
+_JOB_ENDED = "on_job_ended"
+
+OnJobEnded = Callable[[Session, "Job"], None]
+"""Does what is due when a job has ended, in the transaction that ends it."""
 
 
 def request_wake(session: Session) -> None:
     """Ask that the relay be woken once this session's transaction has committed."""
     session.info[_WAKE] = True
+
+
+def tell_job_ended(session: Session, job: Job) -> None:
+    """Have done what the session's database was given for it; only `storage.job_states` calls it."""
+    on_job_ended: OnJobEnded | None = session.info.get(_JOB_ENDED)
+    if on_job_ended is not None:
+        on_job_ended(session, job)
 
 
 class Database:
@@ -28,11 +43,20 @@ class Database:
         url: SQLAlchemy URL; SQLite runs in WAL mode, PostgreSQL through psycopg 3.
         on_commit: called after a commit whose session asked for it by `request_wake`; it must not
             raise, since the work is already done and the relay sweeps what it missed.
+        on_job_ended: called for every job that ends in one of `write()`'s transactions; what it
+            raises undoes the end.
     """
 
-    def __init__(self, url: str, *, on_commit: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        on_commit: Callable[[], None] | None = None,
+        on_job_ended: OnJobEnded | None = None,
+    ) -> None:
         self.url = make_url(url)
         self._on_commit = on_commit
+        self._on_job_ended = on_job_ended
         self.engine = _create(url)
 
     @property
@@ -48,7 +72,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction: committed at the end of the block, rolled back on any exception."""
-        with Session(self.engine, expire_on_commit=False) as session:
+        with Session(self.engine, expire_on_commit=False, info={_JOB_ENDED: self._on_job_ended}) as session:
             if self.is_sqlite:
                 # Take the write lock at once: upgrading a read lock later fails with
                 # SQLITE_BUSY however long the busy timeout is.

@@ -1,12 +1,4 @@
-"""Jobs: their legal transitions, leases and announcements.
-
-queued ──claim──▶ running ──finish──▶ succeeded | failed
-  ▲                  │
-  ├────yield─────────┤   a long job lets others run; not counted as an attempt
-  ├────retry─────────┤   a passing fault, attempts left
-  └──lease expired───┘   the worker died, attempts left (else failed)
-queued | running ──cancel──▶ cancelled   (running: at its next checkpoint; beats completion)
-"""
+"""Jobs: made and listed by their tenant, held and ended by workers and the relay."""
 
 from __future__ import annotations
 
@@ -22,13 +14,15 @@ from core.clock import utc_now
 from core.errors import Conflict, LongleafError, NotFound
 from core.ids import CollectionId, JobId, KeyId, TenantId, new_id
 from core.priority import BACKGROUND, INTERACTIVE
+from storage.job_states import FINAL_STATUSES, move_job
 from storage.models import Job
 from storage.outbox import Outbox
 from storage.paging import Page, PageRequest, paginate
 
 Queue = Literal["ingest", "interactive", "batch"]
+WORKER_LOST = "worker_lost"
+"""The code of a job that was parked: its workers died as often as it may be started."""
 QUEUES: tuple[Queue, ...] = ("interactive", "ingest", "batch")
-FINAL_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class JobRepository:
@@ -105,13 +99,12 @@ class JobRepository:
         """
         moment = at or utc_now()
         job = self.get(job_id)
-        change = update(Job).where(Job.id == job_id, Job.tenant_id == self._tenant_id)
         self._session.execute(
-            change.where(Job.status.in_(("queued", "running"))).values(cancel_requested_at=moment)
+            update(Job)
+            .where(Job.id == job_id, Job.status.in_(("queued", "running")))
+            .values(cancel_requested_at=moment)
         )
-        self._session.execute(
-            change.where(Job.status == "queued").values(status="cancelled", finished_at=moment)
-        )
+        move_job(self._session, job_id, "cancelled", Job.status == "queued", finished_at=moment)
         # Looked at only now: a worker may have finished it since it was read.
         self._session.refresh(job)
         if job.status in FINAL_STATUSES and job.status != "cancelled":
@@ -162,20 +155,17 @@ class JobQueue:
         Delivery is at least once, so a second message for a job finds it taken and does nothing.
         """
         now = utc_now()
-        result = self._session.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.status == "queued")
-            .values(
-                status="running",
-                attempt=Job.attempt + 1,
-                lease_owner=owner,
-                lease_expires_at=now + lease,
-                started_at=now,
-            )
+        job = move_job(
+            self._session,
+            job_id,
+            "running",
+            attempt=Job.attempt + 1,
+            lease_owner=owner,
+            lease_expires_at=now + lease,
+            started_at=now,
         )
-        if result.rowcount == 0:  # type: ignore[attr-defined]
+        if job is None:
             return None
-        job = self._session.get_one(Job, job_id, populate_existing=True)
         return ClaimedJob(
             id=JobId(job.id),
             tenant_id=TenantId(job.tenant_id),
@@ -221,17 +211,14 @@ class JobQueue:
         state = self.confirm_lease(job_id, owner)
         if state == "lost":
             return "lost"
-        status = "cancelled" if state == "cancelled" else ("failed" if error else "succeeded")
-        values: dict[str, Any] = {
-            "status": status,
-            "finished_at": utc_now(),
-            "lease_owner": None,
-            "lease_expires_at": None,
-        }
-        if status == "failed" and error is not None:
-            values |= {"error_code": error.code, "error_detail": str(error)}
-        self._session.execute(update(Job).where(Job.id == job_id).values(**values))
-        return status
+        if state == "cancelled":
+            move_job(self._session, job_id, "cancelled")
+            return "cancelled"
+        if error is None:
+            move_job(self._session, job_id, "succeeded")
+            return "succeeded"
+        move_job(self._session, job_id, "failed", error_code=error.code, error_detail=str(error))
+        return "failed"
 
     def yield_job(self, job_id: JobId, owner: str, *, available_at: datetime | None = None) -> LeaseState:
         """Put a job that has more to do behind the others of its queue, unless it is not `held`.
@@ -251,42 +238,40 @@ class JobQueue:
         state = self.confirm_lease(job_id, owner)
         if state != "held":
             return state
-        self._session.execute(
-            update(Job)
-            .where(Job.id == job_id)
-            .values(status="queued", lease_owner=None, lease_expires_at=None, attempt=attempt)
+        job = move_job(
+            self._session, job_id, "queued", lease_owner=None, lease_expires_at=None, attempt=attempt
         )
-        job = self._session.get_one(Job, job_id, populate_existing=True)
-        Outbox(self._session).announce(job, available_at=available_at)
+        if job is not None:
+            Outbox(self._session).announce(job, available_at=available_at)
         return state
 
     def take_up_expired(self) -> Sequence[Job]:
         """Queue again what dead workers left running, or fail it when its attempts are used up.
 
-        Returns the jobs that ended here, failed or cancelled, so that what they left open is closed.
+        Returns the jobs that ended here, failed or cancelled.
         """
         expired = self._session.scalars(
             select(Job)
             .where(Job.status == "running", Job.lease_expires_at < utc_now())
             .with_for_update(skip_locked=True)
         ).all()
-        ended: list[Job] = []
-        for job in expired:
-            job.lease_owner = None
-            job.lease_expires_at = None
-            if job.cancel_requested_at is not None:
-                job.status, job.finished_at = "cancelled", utc_now()
-                ended.append(job)
-            elif job.attempt >= job.max_attempts:
-                job.status, job.finished_at = "failed", utc_now()
-                job.error_code = "worker_lost"
-                job.error_detail = (
-                    f"The worker of job {job.id} died {job.attempt} times while running it. "
-                    "Look at the worker's log; the input may exhaust its memory."
-                )
-                ended.append(job)
-            else:
-                job.status = "queued"
-                Outbox(self._session).announce(job)
-        self._session.flush()
-        return ended
+        return [ended for job in expired if (ended := self._take_up(job)) is not None]
+
+    def _take_up(self, job: Job) -> Job | None:
+        """The job if it has ended by this."""
+        job_id = JobId(job.id)
+        if job.cancel_requested_at is not None:
+            return move_job(self._session, job_id, "cancelled")
+        if job.attempt >= job.max_attempts:
+            return move_job(
+                self._session,
+                job_id,
+                "failed",
+                error_code=WORKER_LOST,
+                error_detail=f"The worker of job {job.id} died {job.attempt} times while running it. "
+                "Look at the worker's log; the input may exhaust its memory.",
+            )
+        queued = move_job(self._session, job_id, "queued", lease_owner=None, lease_expires_at=None)
+        if queued is not None:
+            Outbox(self._session).announce(queued)
+        return None

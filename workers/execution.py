@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Protocol
 
 import structlog
-from sqlalchemy.orm import Session
 
 from core.cancellation import Checkpoint, watching
 from core.clock import utc_now
@@ -45,11 +44,10 @@ class JobHandler(Protocol):
     """A pipeline that can run jobs of one kind."""
 
     def run(self, run: JobRun) -> RunOutcome:
-        """Do the work and end the job, or yield, or postpone it."""
-        ...
+        """Do the work and end the job, or yield, or postpone it.
 
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Close what the job left open, in the transaction that ends it without success."""
+        What a job leaves open that ends otherwise is closed by `bootstrap.job_kinds`.
+        """
         ...
 
 
@@ -122,7 +120,7 @@ class JobExecutor:
         job = run.job
         try:
             with working_at(job.priority), watching(run.checkpoint):
-                outcome = self._handlers[job.kind].run(run)
+                outcome = self._handler(job).run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)
         except (JobCancelled, EngineIncapable) as error:
@@ -147,15 +145,24 @@ class JobExecutor:
             else:
                 self._yield(run, seconds=POSTPONED_SECONDS if outcome == "postponed" else 0.0)
 
+    def _handler(self, job: ClaimedJob) -> JobHandler:
+        handler = self._handlers.get(job.kind)
+        if handler is None:
+            # It may pass: while versions change, another worker may know the kind.
+            raise ModelUnavailable(
+                f"This worker does not know jobs of kind {job.kind!r}.",
+                remedy="Run the same version of Longleaf in all workers.",
+                job_id=job.id,
+                kind=job.kind,
+            )
+        return handler
+
     def _end(self, run: JobRun, error: LongleafError) -> None:
         job = run.job
         with self._database.write() as session:
             status = JobQueue(session).finish(job.id, run.owner, error=error)
-            if status == "lost":
-                return
-            reason = job_cancelled(job.id) if status == "cancelled" else error
-            self._handlers[job.kind].abandon(session, job, reason)
-        self._announce(job, status, code=reason.code)
+        if status != "lost":
+            self._announce(job, status, code=error.code if status == "failed" else JobCancelled.code)
 
     def _yield(self, run: JobRun, *, seconds: float) -> None:
         due = utc_now() + timedelta(seconds=seconds) if seconds else None

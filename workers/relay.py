@@ -14,24 +14,18 @@ from datetime import datetime, timedelta
 import redis
 import structlog
 from celery import Celery
-from sqlalchemy.orm import Session
 
 from bootstrap.api_services import ApiServices, build_api_services
 from core.clock import utc_now
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
-from evaluation.registration import EVALUATE_KIND, close_evaluation
 from inference.kv_store.block_keys import manifest_name
 from inference.kv_store.block_store import manifest_names, purge
-from ingest.claims import close_upload
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
-from ingest.uploads import INGEST_KIND
 from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
-from storage.job_run import job_cancelled
 from storage.jobs import QUEUES, JobQueue
-from storage.models import Job
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.uploads import UploadedFileRepository
@@ -141,8 +135,6 @@ class Relay:
         self._swept_at = time.monotonic()
         with self._services.database.write() as session:
             ended = JobQueue(session).take_up_expired()
-            for job in ended:
-                _close(session, job)
         for job in ended:
             log.warning("job.parked", job_id=job.id, status=job.status, attempts=job.attempt)
             self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
@@ -201,22 +193,6 @@ class Relay:
                 for job in outbox.list_unheard(queue, before):
                     log.warning("job.announced_again", job_id=job.id, queue=queue)
                     outbox.announce(job)
-
-
-def _close(session: Session, job: Job) -> None:
-    """What the dead worker can no longer do for a job that has ended."""
-    if job.kind == EVALUATE_KIND:
-        close_evaluation(session, TenantId(job.tenant_id), JobId(job.id))
-    if job.kind != INGEST_KIND:
-        return
-    job_id, cancelled = JobId(job.id), job_cancelled(JobId(job.id))
-    close_upload(
-        session,
-        TenantId(job.tenant_id),
-        job_id,
-        code=job.error_code or cancelled.code,
-        detail=job.error_detail or str(cancelled),
-    )
 
 
 def main() -> None:

@@ -11,17 +11,15 @@ from api.job_events import FINISHED
 from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.jobs import Job, JobStatus
-from core.errors import JobCancelled
+from bootstrap.job_kinds import kind_of
 from core.ids import JobId
-from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.questions import ANSWER_KIND
-from ingest.claims import close_upload
 from ingest.uploads import INGEST_KIND
 from storage import models
 from storage.jobs import JobRepository
 from storage.listings import Listings
 from storage.uploads import UploadedFileRepository
-from tenancy.principal import Principal, Scope, require_scope
+from tenancy.principal import Principal, require_scope
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=problems(401, 403, 422))
 
@@ -64,22 +62,13 @@ def cancel_job(job_id: str, principal: Reader, services: Services) -> Job:
     identifier = JobId(job_id)
     with services.database.write() as session:
         jobs = JobRepository(session, principal.tenant_id)
-        require_scope(principal, Scope.INGEST if jobs.get(identifier).kind == INGEST_KIND else Scope.ASK)
+        require_scope(principal, kind_of(jobs.get(identifier).kind).scope)
         row = jobs.request_cancel(identifier)
-        if row.status == "cancelled" and row.kind == INGEST_KIND:
-            _close_files(session, principal, identifier)
-        if row.status == "cancelled" and row.kind == EVALUATE_KIND:
-            close_evaluation(session, principal.tenant_id, identifier)
         shown = _show(session, principal, row)
     if shown.status == "cancelled":
         # No worker holds it, so nobody else would tell those who wait.
         services.events.publish(identifier, FINISHED, {"status": shown.status})
     return shown
-
-
-def _close_files(session: Session, principal: Principal, job_id: JobId) -> None:
-    detail = f"Job {job_id} was cancelled before this file was read."
-    close_upload(session, principal.tenant_id, job_id, code=JobCancelled.code, detail=detail)
 
 
 def _show(session: Session, principal: Principal, row: models.Job) -> Job:

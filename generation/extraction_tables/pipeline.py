@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import structlog
-from sqlalchemy.orm import Session
 
 from accounting.ledger import Ledger, LedgerLine
 from accounting.stages import Stage
@@ -31,7 +30,6 @@ from retrieval.sentence_vectors import SentenceVectors
 from storage.database import Database
 from storage.extractions import ExtractionRepository
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob
 from storage.models import Extraction, ExtractionRow
 
 log = structlog.get_logger()
@@ -87,9 +85,6 @@ class ExtractionPipeline:
             self._fill_row(run, extraction, row)
             if time.monotonic() >= deadline:
                 return "yielded"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Nothing to close: rows that are filled stay, and the extraction's status is its job's."""
 
     # ---- rows ----------------------------------------------------------------------------
 

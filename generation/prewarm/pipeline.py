@@ -23,7 +23,7 @@ from inference.pooled_engine import EngineClient
 from inference.protocols import GenerationRequest, SamplingParameters
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob, JobRepository
+from storage.jobs import JobRepository
 from storage.prewarm_jobs import PromptHeads, weigh_all
 
 log = structlog.get_logger()
@@ -120,9 +120,6 @@ class PrewarmPipeline:
             cached_tokens=work.usage.cached_tokens,
         )
         return "done"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Nothing to close: what was computed is in the cache, or is not."""
 
     def _compute(self, run: JobRun, collection_id: CollectionId, work: _Slice) -> bool:
         """Whether all that fits was computed; False when the slice ended before."""

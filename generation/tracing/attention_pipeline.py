@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import structlog
 from numpy.typing import NDArray
-from sqlalchemy.orm import Session
 
-from core.errors import LongleafError
 from core.ids import AnswerId
 from generation.tracing.attention_requests import AttentionInputs, attention_inputs
 from inference.attention import RULE, Attention, AttentionReader
@@ -17,7 +15,6 @@ from retrieval.sentences import split_sentences
 from storage.answer_traces import AnswerTraceRepository
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob
 
 log = structlog.get_logger()
 
@@ -44,9 +41,6 @@ class AttentionPipeline:
             AnswerTraceRepository(session, run.job.tenant_id).add_attention(answer_id, found)
         log.info("answer.attention_read", answer_id=answer_id, seconds=round(attention.seconds, 3))
         return "done"
-
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        """Nothing to close: the trace is as it was."""
 
 
 def attention_json(inputs: AttentionInputs, attention: Attention) -> dict[str, Any]:

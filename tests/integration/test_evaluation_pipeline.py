@@ -246,7 +246,6 @@ def test_a_cancelled_evaluation_cancels_its_answers_and_reports_what_it_has(hous
         house.pipeline.run(run)
     with house.database.write() as session:
         JobQueue(session).finish(run.job.id, run.owner)
-        house.pipeline.abandon(session, run.job, JobCancelled("stop"))
     row, _, job = house.state(evaluation)
     assert job.status == "cancelled"
     assert (row.report["num_scored"], row.report["num_questions"]) == (1, 3)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select
 
 from core.clock import utc_now
-from core.errors import JobCancelled, LeaseLost, NotFound
+from core.errors import JobCancelled, LeaseLost, NotFound, UnreadableDocument
 from core.ids import CollectionId, DocumentId, JobId, content_hash
 from ingest.claims import claim_document
 from ingest.parsers.limits import MAX_TEXT_BYTES
@@ -25,7 +25,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.embeddings import EmbeddingRepository
 from storage.job_run import JobRun
-from storage.jobs import JobRepository
+from storage.jobs import JobQueue, JobRepository
 from storage.models import Chunk, Document, Embedding, IndexSegment, Job, LedgerEntry, OutboxMessage
 from tests.documents import make_pdf
 from tests.pipeline_fixtures import House, build_house
@@ -317,7 +317,7 @@ def test_two_workers_do_not_both_try_a_failed_document_again(house: House) -> No
     claimed = house.claim(failed)
     with house.database.write() as session:
         claim_document(session, house.principal.tenant_id, house.files(failed)[0], max_attempts=3)
-        house.ingest.abandon(session, claimed.job, JobCancelled("stop"))
+        JobQueue(session).finish(failed, claimed.owner, error=UnreadableDocument("Damaged."))
     first, second = house.upload({"b.md": HANDBOOK}), house.upload({"c.md": HANDBOOK})
     assert claim_side_by_side(house, first, second) == ["taken", "busy"]
 
@@ -362,10 +362,10 @@ def test_a_cancelled_upload_leaves_its_documents_unfindable_and_open_to_another_
     claimed = house.claim(job_id)
     with house.database.write() as session:
         JobRepository(session, house.principal.tenant_id).request_cancel(job_id)
-    with pytest.raises(JobCancelled) as caught:
+    with pytest.raises(JobCancelled):
         house.ingest.run(claimed)
     with house.database.write() as session:
-        house.ingest.abandon(session, claimed.job, caught.value)
+        JobQueue(session).finish(job_id, claimed.owner)
     assert house.files(job_id)[0].status == "failed"
     assert search(house, "paid leave") == []
     again = house.upload({"handbook.md": HANDBOOK})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from core.priority import BACKGROUND, INTERACTIVE, current_priority
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.job_run import JobRun, RunOutcome
-from storage.jobs import ClaimedJob, JobRepository, Queue
+from storage.jobs import JobRepository, Queue
 from storage.models import Job, OutboxMessage
 from storage.paging import PageRequest
 from tests.pipeline_fixtures import House, build_house
@@ -32,30 +32,44 @@ from workers.execution import JobExecutor
 
 @dataclass
 class ScriptedHandler:
-    """Does what it is told, and keeps what it was told to abandon."""
+    """Does what it is told."""
 
     work: Callable[[JobRun], RunOutcome]
-    abandoned: list[tuple[JobId, str]] = field(default_factory=list)
-    abandon_fails: bool = False
 
     def run(self, run: JobRun) -> RunOutcome:
         return self.work(run)
 
-    def abandon(self, session: Session, job: ClaimedJob, error: LongleafError) -> None:
-        if self.abandon_fails:
+
+@dataclass
+class Endings:
+    """Hears of every job that ends, and may be told to raise."""
+
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    fails: bool = False
+
+    def __call__(self, session: Session, job: Job) -> None:
+        if self.fails:
             raise RuntimeError
-        self.abandoned.append((job.id, error.code))
+        self.seen.append((job.id, job.status))
 
 
 @pytest.fixture
-def house(database: Database, tmp_path: Path) -> House:
-    return build_house(database, tmp_path / "home")
+def endings() -> Endings:
+    return Endings()
+
+
+@pytest.fixture
+def house(database: Database, endings: Endings, tmp_path: Path) -> Iterator[House]:
+    listening = Database(database.url.render_as_string(hide_password=False), on_job_ended=endings)
+    yield build_house(listening, tmp_path / "home")
+    listening.dispose()
 
 
 def execute(
     house: House,
     handler: ScriptedHandler,
     *,
+    kind: str = "scripted",
     max_attempts: int = 3,
     queue: Queue = "batch",
     payload: dict[str, bool] | None = None,
@@ -63,7 +77,7 @@ def execute(
     """A job's row after one call of the executor."""
     with house.database.write() as session:
         job = JobRepository(session, house.principal.tenant_id).create(
-            "scripted",
+            kind,
             queue=queue,
             payload=payload or {},
             collection_id=None,
@@ -115,18 +129,18 @@ def test_what_nobody_waits_for_works_in_the_background(
 @pytest.mark.parametrize(
     "error", [EngineUnavailable("It sleeps."), Conflict("The index is busy."), OSError("broken pipe")]
 )
-def test_what_may_pass_is_tried_again(house: House, error: Exception) -> None:
-    handler = failing(error)
-    assert execute(house, handler).status == "queued"
-    assert handler.abandoned == []
+def test_what_may_pass_is_tried_again(house: House, endings: Endings, error: Exception) -> None:
+    assert execute(house, failing(error)).status == "queued"
+    assert endings.seen == []
 
 
 @pytest.mark.parametrize("error", [EngineIncapable("No token ids."), UnreadableDocument("Damaged.")])
-def test_what_will_not_pass_ends_the_job_at_once(house: House, error: LongleafError) -> None:
-    handler = failing(error)
-    job = execute(house, handler)
+def test_what_will_not_pass_ends_the_job_at_once(
+    house: House, endings: Endings, error: LongleafError
+) -> None:
+    job = execute(house, failing(error))
     assert (job.status, job.error_code) == ("failed", error.code)
-    assert handler.abandoned == [(job.id, error.code)]
+    assert endings.seen == [(job.id, "failed")]
     assert (job.id, "finished", {"status": "failed"}) in house.events.published
 
 
@@ -152,7 +166,7 @@ def test_a_postponed_job_leaves_its_place_for_a_while_and_a_yielded_one_goes_on(
 
 @pytest.mark.parametrize("ending", ["yields", "may pass", "fails"])
 def test_a_job_cancelled_while_it_ran_is_closed_and_announced_however_its_run_ends(
-    house: House, ending: str
+    house: House, endings: Endings, ending: str
 ) -> None:
     def work(run: JobRun) -> RunOutcome:
         cancel(house, run)
@@ -162,18 +176,24 @@ def test_a_job_cancelled_while_it_ran_is_closed_and_announced_however_its_run_en
             raise UnreadableDocument("Damaged.")
         return "yielded"
 
-    handler = ScriptedHandler(work)
-    job = execute(house, handler)
+    job = execute(house, ScriptedHandler(work))
     assert job.status == "cancelled"
-    assert handler.abandoned == [(job.id, "job_cancelled")]
+    assert endings.seen == [(job.id, "cancelled")]
     assert (job.id, "finished", {"status": "cancelled"}) in house.events.published
 
 
-def test_a_job_ends_only_together_with_what_it_left_open(house: House) -> None:
-    handler = failing(UnreadableDocument("Damaged."))
-    handler.abandon_fails = True
+def test_a_job_ends_only_together_with_what_is_due_then(house: House, endings: Endings) -> None:
+    endings.fails = True
     with pytest.raises(RuntimeError):
-        execute(house, handler)
+        execute(house, failing(UnreadableDocument("Damaged.")))
     with house.database.read() as session:
         (job,) = JobRepository(session, house.principal.tenant_id).list_page(PageRequest()).items
     assert job.status == "running", "the relay will find its lease expired"
+
+
+def test_a_kind_that_no_handler_knows_is_tried_again_and_then_fails_with_the_reason(house: House) -> None:
+    job = execute(house, failing(ZeroDivisionError()), kind="novel", max_attempts=2)
+    assert job.status == "queued"
+    job = execute(house, failing(ZeroDivisionError()), kind="novel", max_attempts=1)
+    assert (job.status, job.error_code) == ("failed", "model_unavailable")
+    assert "novel" in str(job.error_detail)

@@ -7,12 +7,14 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.errors import Conflict, JobCancelled, LeaseLost, NotFound, UnreadableDocument
 from core.ids import JobId, TenantId, new_id
 from storage.database import Database
 from storage.job_run import JobRun
+from storage.job_states import COMES_FROM, FINAL_STATUSES, JobStatus, move_job
 from storage.jobs import ClaimedJob, JobQueue, JobRepository
 from storage.models import Job, Tenant
 from storage.outbox import Outbox
@@ -241,3 +243,50 @@ def test_another_tenants_job_does_not_exist(database: Database, tenant: TenantId
         JobRepository(session, other).get(job_id)
     with database.write() as session, pytest.raises(NotFound):
         JobRepository(session, other).request_cancel(job_id)
+
+
+@pytest.mark.parametrize("ended", sorted(FINAL_STATUSES))
+@pytest.mark.parametrize("to", COMES_FROM)
+def test_what_has_ended_stays_as_it_is(
+    database: Database, tenant: TenantId, ended: JobStatus, to: JobStatus
+) -> None:
+    job_id = make_job(database, tenant)
+    with database.write() as session:
+        session.get_one(Job, job_id).status = ended
+    with database.write() as session:
+        assert move_job(session, job_id, to) is None
+    assert status(database, job_id) == ended
+
+
+def test_every_way_to_end_is_heard_of_once_in_its_own_transaction(
+    database: Database, tenant: TenantId
+) -> None:
+    heard: list[tuple[str, str, str | None]] = []
+
+    def hear(session: Session, job: Job) -> None:
+        heard.append((job.id, job.status, job.error_code))
+
+    listening = Database(database.url.render_as_string(hide_password=False), on_job_ended=hear)
+    done, broken, queued, stopped, lost = (make_job(database, tenant, max_attempts=1) for _ in range(5))
+    for job_id in (done, broken, stopped, lost):
+        claim(database, job_id)
+    for job_id in (stopped, lost):
+        expire(database, job_id)
+    with listening.write() as session:
+        jobs = JobRepository(session, tenant)
+        JobQueue(session).finish(done, "w1")
+        JobQueue(session).finish(broken, "w1", error=UnreadableDocument("Damaged."))
+        jobs.request_cancel(queued)
+        jobs.request_cancel(stopped)
+        JobQueue(session).take_up_expired()
+        JobQueue(session).take_up_expired()
+    assert sorted(heard) == sorted(
+        [
+            (done, "succeeded", None),
+            (broken, "failed", "unreadable_document"),
+            (queued, "cancelled", None),
+            (stopped, "cancelled", None),
+            (lost, "failed", "worker_lost"),
+        ]
+    )
+    listening.dispose()
