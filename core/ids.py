@@ -17,6 +17,8 @@ AnswerId = NewType("AnswerId", str)
 ConversationId = NewType("ConversationId", str)
 EvaluationId = NewType("EvaluationId", str)
 ExtractionId = NewType("ExtractionId", str)
+ScheduleId = NewType("ScheduleId", str)
+ScheduleRunId = NewType("ScheduleRunId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

@@ -16,6 +16,7 @@ from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, UploadedFile
 from storage.models.ledger import LedgerEntry, Price
+from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "OutboxMessage",
     "Page",
     "Price",
+    "Schedule",
+    "ScheduleRun",
     "Tenant",
     "UploadedFile",
 ]

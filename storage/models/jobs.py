@@ -14,19 +14,24 @@ class Job(Base):
     """Work to do. `status`: `queued running succeeded failed cancelled`.
 
     The row is the state; Celery only carries its id. While `running`, the worker named by
-    `lease_owner` holds it until `lease_expires_at`.
+    `lease_owner` holds it until `lease_expires_at`. What a schedule began, and what that began in turn,
+    names the schedule and its run.
     """
 
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_listing", "tenant_id", "created_at", "id"),
         Index("ix_jobs_expiry", "status", "lease_expires_at"),
+        Index("ix_jobs_schedule", "schedule_id", "status"),
+        Index("ix_jobs_schedule_run", "schedule_run_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
     key_id: Mapped[str | None] = mapped_column(ForeignKey("api_keys.id"))
     collection_id: Mapped[str | None] = mapped_column(ForeignKey("collections.id"))
+    schedule_id: Mapped[str | None]
+    schedule_run_id: Mapped[str | None]
     kind: Mapped[str]
     queue: Mapped[str]
     status: Mapped[str] = mapped_column(default="queued")
