@@ -58,5 +58,7 @@ Asker = Annotated[Principal, Depends(_allow(Scope.ASK))]
 Ingester = Annotated[Principal, Depends(_allow(Scope.INGEST))]
 Reader = Annotated[Principal, Depends(_allow(Scope.ASK, Scope.INGEST))]
 """May look at collections, documents and jobs."""
+Planner = Annotated[Principal, Depends(_allow(Scope.ASK, Scope.INGEST, Scope.REPORTS))]
+"""May look at schedules. Making or changing one takes the scope of what it does."""
 Reporter = Annotated[Principal, Depends(_allow(Scope.REPORTS))]
 Administrator = Annotated[Principal, Depends(_allow(Scope.ADMIN))]

@@ -29,6 +29,7 @@ TAGS = [
     {"name": "conversations", "description": "Questions that refer to those before them."},
     {"name": "evaluations", "description": "Questions with known answers, scored and compared."},
     {"name": "extractions", "description": "Tables out of documents, with a citation for each cell."},
+    {"name": "schedules", "description": "Work that begins by itself when it is due."},
     {"name": "reports", "description": "What was consumed, and what it cost."},
     {"name": "keys", "description": "API keys of the tenant."},
     {"name": "tenants", "description": "Who owns what; for the operator."},

@@ -154,6 +154,7 @@ class EvaluationPipeline:
                 max_attempts=self._max_attempts,
                 turn=_conversation(session, principal, evaluation, item.question["history"]),
                 background=True,
+                part_of=run.job.id,
             )
             EvaluationRepository(session, run.job.tenant_id).set_item(
                 EvaluationId(evaluation.id),

@@ -97,10 +97,11 @@ def register_question(
     max_attempts: int,
     turn: NextTurn | None = None,
     background: bool = False,
+    part_of: JobId | None = None,
 ) -> Answer:
     """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
 
-    `background`: nobody waits for it, so the engine answers others first.
+    `background`: nobody waits for it, so the engine answers others first. `part_of`: the job that asks.
 
     Raises:
         NotFound: no such collection of the tenant.
@@ -125,6 +126,7 @@ def register_question(
         collection_id=collection_id,
         key_id=principal.key_id,
         max_attempts=max_attempts,
+        part_of=part_of,
     )
     return AnswerRepository(session, principal.tenant_id).create(
         JobId(job.id),

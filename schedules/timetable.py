@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -113,12 +114,15 @@ class Timetable:
         slot = self.timing.next_after(moment)
         return None if slot is None or (self.end is not None and slot >= self.end) else slot
 
+    def slots_after(self, moment: datetime) -> Iterator[datetime]:
+        """Those after the moment, in order."""
+        while (slot := self.next_after(moment)) is not None:
+            yield slot
+            moment = slot
+
     def slots(self, first: datetime, last: datetime) -> Iterator[datetime]:
         """Those from `first` to `last`, both included."""
-        slot = self.next_after(first - _SECOND)
-        while slot is not None and slot <= last:
-            yield slot
-            slot = self.next_after(slot)
+        return takewhile(lambda slot: slot <= last, self.slots_after(first - _SECOND))
 
     def newest(self, first: datetime, last: datetime) -> datetime | None:
         """The last of `slots(first, last)`, found without going through them all."""
@@ -144,9 +148,8 @@ def make_timetable(
     every_seconds: int | None,
     start_at: datetime | None,
     end_at: datetime | None,
-    now: datetime,
 ) -> Timetable:
-    """The timetable that these describe; an interval without a start is counted from `now`.
+    """The timetable that these describe. Intervals are counted from `start_at`.
 
     Raises:
         InvalidInput: both or neither of `cron` and `every_seconds`; an expression that is none, or whose
@@ -160,7 +163,7 @@ def make_timetable(
         )
     _check_bounds(start_at, end_at)
     zone = load_zone(time_zone)
-    timing = _parse_cron(cron, zone) if cron is not None else _every(every_seconds or 0, start_at or now)
+    timing = _parse_cron(cron, zone) if cron is not None else _every(every_seconds or 0, start_at or _FIRST)
     return Timetable(timing, start_at, end_at)
 
 

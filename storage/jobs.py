@@ -42,13 +42,20 @@ class JobRepository:
         key_id: KeyId | None,
         max_attempts: int,
         available_at: datetime | None = None,
+        part_of: JobId | None = None,
     ) -> Job:
-        """A queued job, announced when the transaction commits, not before `available_at`."""
+        """A queued job, announced when the transaction commits, not before `available_at`.
+
+        `part_of`: the job that makes it; what a schedule began with that, it began with this.
+        """
+        whole = None if part_of is None else self.get(part_of)
         job = Job(
             id=new_id("job"),
             tenant_id=self._tenant_id,
             key_id=key_id,
             collection_id=collection_id,
+            schedule_id=whole and whole.schedule_id,
+            schedule_run_id=whole and whole.schedule_run_id,
             kind=kind,
             queue=queue,
             status="queued",

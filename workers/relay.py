@@ -1,4 +1,5 @@
-"""`python -m workers.relay`: sends the outbox to Celery, takes up what dead workers held, tidies up.
+"""`python -m workers.relay`: sends the outbox to Celery, begins what schedules are due, takes up what dead
+workers held, tidies up.
 
 Any number may run: messages are locked while they are sent, and sending one twice is harmless.
 """
@@ -16,6 +17,7 @@ import structlog
 from celery import Celery
 
 from bootstrap.api_services import ApiServices, build_api_services
+from bootstrap.schedulable_actions import build_schedule_runner
 from core.clock import utc_now
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
@@ -33,6 +35,7 @@ from tenancy.tenants import list_tenant_ids
 from workers.celery_app import TASK_NAME, create_celery
 from workers.engine_starts import EngineStarts
 from workers.execution import FINISHED_EVENT
+from workers.scheduler import Scheduler
 
 log = structlog.get_logger()
 
@@ -56,6 +59,8 @@ class Relay:
         # In threads of their own: a look through all files must keep no question waiting.
         tidier = threading.Thread(target=self._tidy_until, args=(stop,), name="tidy", daemon=True)
         tidier.start()
+        scheduler = Scheduler(self._services.database, build_schedule_runner(self._services.settings))
+        threading.Thread(target=scheduler.run, args=(stop,), name="schedules", daemon=True).start()
         if self._services.settings.prewarm.enabled:
             threading.Thread(
                 target=self._watch_engines_until, args=(stop,), name="engines", daemon=True

@@ -18,8 +18,6 @@ from core.html.page import PAGE_HEADERS, ReportLanguage
 from core.ids import CollectionId, EvaluationId, JobId, TenantId
 from evaluation.comparison import compare
 from evaluation.html_report import ReportHeader, render_comparison, render_report
-from evaluation.question_file import parse_question_file
-from evaluation.questions import GoldQuestion
 from evaluation.registration import register_evaluation
 from evaluation.report import summarize
 from generation.questions import QuestionParameters
@@ -55,7 +53,7 @@ def create_evaluation(
     Every question is asked like any other and billed like any other. Follow the evaluation at
     `Location`, or its job; cancelling the job stops it, and what was scored is reported.
     """
-    questions, name = _questions(body)
+    questions, name = body.asked()
     with services.database.write() as session:
 
         def make() -> tuple[str, models.Evaluation]:
@@ -170,18 +168,6 @@ def get_comparison_report(
 
 
 # ---- parts -----------------------------------------------------------------------------------
-
-
-def _questions(body: NewEvaluation) -> tuple[Sequence[GoldQuestion], str]:
-    """The questions, however they came, and a name for them."""
-    if (body.questions is None) == (body.question_file is None):
-        raise InvalidInput(
-            "An evaluation needs either `questions` or `question_file`.", remedy="Send one of the two."
-        )
-    if body.question_file is not None:
-        file = body.question_file
-        return parse_question_file(file.name, file.content), body.name or file.name
-    return body.questions or (), body.name or "questions"
 
 
 def _get(session: Session, tenant_id: TenantId, evaluation_id: str) -> models.Evaluation:

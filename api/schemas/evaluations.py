@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from api.schemas.answers import Cost
 from api.schemas.base import Body, Failure, FreeText, Name, View, failure
 from api.schemas.jobs import JobStatus
 from api.schemas.questions import QuestionOptions
+from core.errors import InvalidInput
+from evaluation.question_file import parse_question_file
 from evaluation.questions import MAX_QUESTIONS, GoldQuestion
 from generation.questions import QuestionParameters
 from storage import models
@@ -40,6 +43,31 @@ class NewEvaluation(Body):
 
     def question_parameters(self) -> QuestionParameters:
         return self.parameters.parameters()
+
+    def asked(self) -> tuple[Sequence[GoldQuestion], str]:
+        """The questions, however they came, and a name for them.
+
+        Raises:
+            InvalidInput: they came in both ways or in none, or the file is wrong.
+        """
+        if (self.questions is None) == (self.question_file is None):
+            raise InvalidInput(
+                "An evaluation needs either `questions` or `question_file`.", remedy="Send one of the two."
+            )
+        if self.question_file is not None:
+            file = self.question_file
+            return parse_question_file(file.name, file.content), self.name or file.name
+        return self.questions or (), self.name or "questions"
+
+    def order(self) -> dict[str, Any]:
+        """As a schedule keeps it."""
+        questions, name = self.asked()
+        return {
+            "collection_id": self.collection_id,
+            "name": name,
+            "questions": [question.model_dump(mode="json") for question in questions],
+            "parameters": self.question_parameters().as_json(),
+        }
 
 
 class MeanMetric(View):

@@ -49,6 +49,10 @@ class NewExtraction(Body):
             max_repairs=self.max_repairs,
         )
 
+    def order(self) -> dict[str, Any]:
+        """As a schedule keeps it."""
+        return {"collection_id": self.collection_id, "parameters": self.parameters().as_json()}
+
 
 class Extraction(View):
     """A table in the making, or made; `status` is its job's."""

@@ -57,6 +57,7 @@ class Job(View):
     queue: str = Field(description="The queue it runs in.")
     status: JobStatus = Field(description="The last three are final.")
     collection_id: str | None = Field(description="The collection it works on.")
+    schedule_id: str | None = Field(description="The schedule that began it, or began what it is part of.")
     progress: dict[str, Any] = Field(description="For `ingest`: `files_done` of `files_total`, and more.")
     attempt: int = Field(description="How often it was started.")
     error: Failure | None = Field(description="Why it failed; null otherwise.")
@@ -80,6 +81,7 @@ class Job(View):
             queue=row.queue,
             status=row.status,  # type: ignore[arg-type]  # the column holds nothing else
             collection_id=row.collection_id,
+            schedule_id=row.schedule_id,
             progress=row.progress,
             attempt=row.attempt,
             error=failure(row.error_code, row.error_detail),

@@ -43,6 +43,7 @@ class LedgerEntry(Base):
     __table_args__ = (
         UniqueConstraint("source", "attempt", "stage", "price_stage", "model"),
         Index("ix_ledger_entries_report", "tenant_id", "created_at"),
+        Index("ix_ledger_entries_job", "job_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -57,6 +57,15 @@ SCOPES = {
     "get_evaluation_report": {"ask"},
     "compare_evaluations": {"ask"},
     "get_comparison_report": {"ask"},
+    "create_schedule": {"ask", "ingest", "reports"},
+    "list_schedules": {"ask", "ingest", "reports"},
+    "preview_schedule": {"ask", "ingest", "reports"},
+    "get_schedule": {"ask", "ingest", "reports"},
+    "update_schedule": {"ask", "ingest", "reports"},
+    "delete_schedule": {"ask", "ingest", "reports"},
+    "run_schedule": {"ask", "ingest", "reports"},
+    "list_schedule_runs": {"ask", "ingest", "reports"},
+    "list_next_slots": {"ask", "ingest", "reports"},
     "get_usage": {"reports"},
     "get_cost_report": {"reports"},
     "get_prices": {"reports"},
@@ -80,6 +89,9 @@ NAMING_NO_OBJECT = {
     "list_extractions",
     "create_evaluation",
     "list_evaluations",
+    "create_schedule",
+    "list_schedules",
+    "preview_schedule",
     "get_usage",
     "get_cost_report",
     "get_prices",
@@ -101,6 +113,9 @@ BODIES = {
         "schema": {"type": "object", "properties": {"x": {"type": "string"}}},
     },
     "create_evaluation": {"collection_id": "nothing_here", "questions": [{"question": "what?"}]},
+    "create_schedule": {"name": "x", "action": "nothing", "parameters": {}, "every_seconds": 3600},
+    "preview_schedule": {"every_seconds": 3600},
+    "update_schedule": {"paused": True},
     "create_key": {"name": "x", "scopes": ["ask"]},
     "create_tenant": {"name": "x"},
 }
@@ -175,6 +190,16 @@ def norths(house: House) -> dict[str, str]:
         "collection_id": collection_id,
         "conversation_id": post(house, "/v1/conversations", {"collection_id": collection_id}),
         "evaluation_id": evaluation_id,
+        "schedule_id": post(
+            house,
+            "/v1/schedules",
+            {
+                "name": "nightly",
+                "action": "extraction",
+                "parameters": BODIES["create_extraction"] | {"collection_id": read},
+                "cron": "30 2 * * *",
+            },
+        ),
         "other_id": evaluation_id,
         "document_id": document_id,
         "job_id": answer.job_id,
@@ -200,7 +225,7 @@ def test_nothing_that_was_tried_on_another_tenants_objects_had_an_effect(
     assert all(key["revoked_at"] is None for key in keys)
 
 
-@pytest.mark.parametrize("path", ["/v1/collections", "/v1/jobs", "/v1/answers"])
+@pytest.mark.parametrize("path", ["/v1/collections", "/v1/jobs", "/v1/answers", "/v1/schedules"])
 def test_lists_show_nothing_of_another_tenant(house: House, norths: dict[str, str], path: str) -> None:
     mine = house.client.get(path, headers=house.key()).text
     theirs = house.client.get(path, headers=house.key(tenant=house.south)).text

@@ -1,0 +1,53 @@
+"""What schedules can do. A new action gets a line here, and one in `api/schemas/schedulable_actions.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.ids import CollectionId, JobId
+from core.settings import Settings
+from evaluation.questions import GoldQuestion
+from evaluation.registration import register_evaluation
+from generation.extraction_tables.registration import ExtractionParameters, register_extraction
+from generation.questions import QuestionParameters
+from schedules.actions import Actions, ScheduledAction
+from schedules.firing import ScheduleRunner
+from tenancy.principal import Principal, Scope
+
+
+def build_schedule_runner(settings: Settings) -> ScheduleRunner:
+    return ScheduleRunner(build_actions(max_attempts=settings.worker.max_attempts))
+
+
+def build_actions(*, max_attempts: int) -> Actions:
+    """By the names that callers use. Each is given the order that its body in the API made."""
+
+    def extraction(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
+        row = register_extraction(
+            session,
+            principal,
+            CollectionId(order["collection_id"]),
+            ExtractionParameters.of_json(order["parameters"]),
+            max_attempts=max_attempts,
+        )
+        return JobId(row.job_id)
+
+    def evaluation(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
+        row = register_evaluation(
+            session,
+            principal,
+            CollectionId(order["collection_id"]),
+            [GoldQuestion.model_validate(question) for question in order["questions"]],
+            name=order["name"],
+            parameters=QuestionParameters.of_json(order["parameters"]),
+            max_attempts=max_attempts,
+        )
+        return JobId(row.job_id)
+
+    return {
+        "extraction": ScheduledAction(Scope.ASK, extraction),
+        "evaluation": ScheduledAction(Scope.ASK, evaluation),
+    }
