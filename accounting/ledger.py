@@ -11,8 +11,8 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting import append_only as append_only  # who can write the ledger has it protected
-from accounting.money import cost_of
-from accounting.price_table import AppliedPrice, prices_at
+from accounting.money import cost_of, cost_of_time
+from accounting.price_table import PricesInForce, prices_in_force
 from accounting.stages import Stage
 from core.clock import Clock, utc_now
 from core.errors import InvalidInput
@@ -34,7 +34,9 @@ class LedgerLine:
         stage: what the work was for.
         price_stage: whose price it has, where that is another: a generator's work for `CONDENSE` is
             priced as `PREFILL_UNCACHED`, `PREFILL_CACHED` and `DECODE`, a line each.
-        billed: False for what a failed attempt burned: on the ledger, but on nobody's bill.
+        engine_seconds: its share of the time that the model's machine was busy.
+        billed: False for what came to nothing: on the ledger, but on nobody's bill; see `burned`.
+        reason: why it is not billed.
     """
 
     source: str
@@ -46,6 +48,7 @@ class LedgerLine:
     price_stage: Stage | None = None
     engine_seconds: float = 0.0
     billed: bool = True
+    reason: str | None = None
     key_id: str | None = None
     job_id: str | None = None
     collection_id: str | None = None
@@ -81,7 +84,7 @@ class Ledger:
         one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
 
         Raises:
-            InvalidInput: a line has a negative count, or two have one source, attempt, stages and model.
+            InvalidInput: a line has a negative count (a correction is `accounting.corrections`'), or two have one source, attempt, stages and model.
             Misconfigured: the price book has no price for a line.
         """
         _check(lines)
@@ -89,15 +92,13 @@ class Ledger:
         if not written:
             return []
         moment = at or self._clock()
-        prices = prices_at(
-            session, [(line.model, line.priced_as) for line in written], moment, tenant_id=tenant_id
-        )
+        prices = prices_in_force(session, tenant_id, moment, models={line.model for line in written})
         rows = [
             {
                 "id": new_id("led"),
                 "tenant_id": tenant_id,
                 "created_at": moment,
-                **_values(line, prices[line.model, line.priced_as]),
+                **_values(line, prices),
             }
             for line in written
         ]
@@ -173,7 +174,9 @@ def _check(lines: Sequence[LedgerLine]) -> None:
             )
 
 
-def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
+def _values(line: LedgerLine, prices: PricesInForce) -> dict[str, object]:
+    price = prices.get(line.model, line.priced_as, revision=line.model_revision)
+    hourly_rate = prices.find_hourly_rate(line.model, revision=line.model_revision)
     return {
         **asdict(line),
         "stage": line.stage.value,
@@ -181,6 +184,7 @@ def _values(line: LedgerLine, price: AppliedPrice) -> dict[str, object]:
         "price_per_million": price.price_per_million,
         "cost": cost_of(line.num_tokens, price.price_per_million),
         "currency": price.currency,
+        "engine_cost": None if hourly_rate is None else cost_of_time(line.engine_seconds, hourly_rate),
     }
 
 

@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 MAX_PRICE_PER_MILLION = Decimal(100_000)
 MAX_PRICE_PLACES = 4
 PRICE_UNIT_TOKENS = 1_000_000
+_LEDGER_UNIT = Decimal(1).scaleb(-10)
 
 # ISO 4217; all other currencies have two places.
 _NO_PLACES = frozenset(
@@ -19,6 +20,12 @@ _THREE_PLACES = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
 def cost_of(num_tokens: int, price_per_million: Decimal) -> Decimal:
     """Exact: six places for the million and four for the price are the ten that the ledger keeps."""
     return (price_per_million * num_tokens).scaleb(-6)
+
+
+def cost_of_time(seconds: float, price_per_hour: Decimal) -> Decimal:
+    """Rounded half to even to the ten places that the ledger keeps, once, when the line is written:
+    what is summed afterwards is summed exactly."""
+    return (Decimal(repr(seconds)) * price_per_hour / 3600).quantize(_LEDGER_UNIT, rounding=ROUND_HALF_EVEN)
 
 
 def invoice_total(amount: Decimal, currency: str) -> Decimal:

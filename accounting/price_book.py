@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting.money import MAX_PRICE_PER_MILLION, MAX_PRICE_PLACES
-from accounting.stages import Stage
+from accounting.stages import Rate, Stage, parse_priced
 from core.errors import Misconfigured
 
 PACKAGED = Path(__file__).with_name("prices.toml")
@@ -20,28 +20,29 @@ ANY_MODEL = "*"
 LIST_PRICE = ""
 """In place of a tenant: a price for all who have none of their own."""
 
-_STAGES = {stage.value for stage in Stage}
-_FIELDS = {"model", "effective_from", "tenant"}
+_FIELDS = {"model", "revision", "effective_from", "tenant"}
 _REMEDY = "Mend the price book; the packaged one, accounting/prices.toml, explains its form."
 
 
 @dataclass(frozen=True, slots=True)
 class PriceKey:
-    """What a price is for, and from when."""
+    """What a price is for, and from when. An empty `revision` stands for all of the model's."""
 
     tenant_id: str
     model: str
-    stage: Stage
+    stage: Stage | Rate
     effective_from: datetime
+    revision: str = ""
 
     def __str__(self) -> str:
+        which = f" revision {self.revision!r}" if self.revision else ""
         whose = f" of {self.tenant_id}" if self.tenant_id else ""
-        return f"{self.stage.value} of model {self.model!r}{whose} from {self.effective_from:%Y-%m-%d}"
+        return f"{self.stage.value} of model {self.model!r}{which}{whose} from {self.effective_from:%Y-%m-%d}"
 
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """Prices per million tokens, all in one currency."""
+    """Prices per million tokens and rates per hour, all in one currency."""
 
     currency: str
     prices: Mapping[PriceKey, Decimal]
@@ -71,7 +72,8 @@ def parse_price_book(document: Mapping[str, Any], *, name: str) -> PriceBook:
     Raises:
         Misconfigured: a currency or a date is missing or malformed; a field or stage is unknown; a
             price is not a number, negative, absurdly high or finer than four decimal places; the
-            same model, stage and date come twice; a stage has no price for every model.
+            same model, stage and date come twice; a stage has no price for every model, or has one
+            only after another price of it has begun.
     """
     try:
         currency = _currency(document)
@@ -104,23 +106,49 @@ def _entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return entries
 
 
+def check_key(key: PriceKey) -> None:
+    """Raises `ValueError` for a price that could never apply, or must not exist."""
+    if key.revision and key.model == ANY_MODEL:
+        raise ValueError(f"revision {key.revision!r} is of no model; name the model")
+    if isinstance(key.stage, Rate) and key.tenant_id != LIST_PRICE:
+        raise ValueError(f"{key.stage.value} is what a machine costs; it has no price of a tenant's own")
+
+
+def check_price(price: Decimal) -> None:
+    """Raises `ValueError` for a price that is no amount of money, negative, absurd or too fine."""
+    if not price.is_finite():
+        raise ValueError(f"the price {price} is not a number")
+    if price < 0:
+        raise ValueError(f"the price {price} is negative")
+    if price > MAX_PRICE_PER_MILLION:
+        raise ValueError(f"the price {price} is above {MAX_PRICE_PER_MILLION} per million tokens")
+    if price != round(price, MAX_PRICE_PLACES):
+        raise ValueError(f"the price {price} has more than {MAX_PRICE_PLACES} decimal places")
+
+
 def _parse_entry(entry: Mapping[str, Any], number: int) -> Iterator[tuple[PriceKey, Decimal]]:
     where = f"[[prices]] number {number}"
     model, tenant = entry.get("model"), entry.get("tenant", LIST_PRICE)
+    revision = entry.get("revision", "")
     if not isinstance(model, str) or not model.strip():
         raise ValueError(f"{where} names no model")
     if not isinstance(tenant, str) or ("tenant" in entry and not tenant.strip()):
         raise ValueError(f"{where} has a tenant that is no id")
+    if not isinstance(revision, str) or ("revision" in entry and not revision.strip()):
+        raise ValueError(f"{where} has a revision that is no name")
     effective_from = _moment(entry.get("effective_from"), where)
     stages = sorted(set(entry) - _FIELDS)
     if not stages:
         raise ValueError(f"{where} prices no stage")
     for stage in stages:
-        if stage not in _STAGES:
-            known = ", ".join(sorted(_STAGES))
-            raise ValueError(f"{where} has an unknown stage {stage!r}; the stages are {known}")
-        price = _price(entry[stage], f"{where} ({model}, {stage})")
-        yield PriceKey(tenant, model, Stage(stage), effective_from), price
+        try:
+            key = PriceKey(tenant, model, parse_priced(stage), effective_from, revision)
+            check_key(key)
+            price = _number(entry[stage])
+            check_price(price)
+        except ValueError as error:
+            raise ValueError(f"{where} ({model}, {stage}): {error}") from error
+        yield key, price
 
 
 def _moment(value: object, where: str) -> datetime:
@@ -133,23 +161,22 @@ def _moment(value: object, where: str) -> datetime:
     raise ValueError(f"{where}: effective_from is {value!r}, not a date such as 2026-01-01")
 
 
-def _price(value: object, where: str) -> Decimal:
+def _number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise ValueError(f"{where}: the price {value!r} is not a number")
-    price = Decimal(value)
-    if not price.is_finite():
-        raise ValueError(f"{where}: the price {price} is not a number")
-    if price < 0:
-        raise ValueError(f"{where}: the price {price} is negative")
-    if price > MAX_PRICE_PER_MILLION:
-        raise ValueError(f"{where}: the price {price} is above {MAX_PRICE_PER_MILLION} per million tokens")
-    if price != round(price, MAX_PRICE_PLACES):
-        raise ValueError(f"{where}: the price {price} has more than {MAX_PRICE_PLACES} decimal places")
-    return price
+        raise ValueError(f"the price {value!r} is not a number")
+    return Decimal(value)
 
 
 def _check_complete(prices: Mapping[PriceKey, Decimal]) -> None:
-    priced = {key.stage for key in prices if key.model == ANY_MODEL and key.tenant_id == LIST_PRICE}
     for stage in Stage:
-        if stage not in priced:
+        of_stage = [key for key in prices if key.stage is stage]
+        general = [key for key in of_stage if key.model == ANY_MODEL and key.tenant_id == LIST_PRICE]
+        if not general:
             raise ValueError(f'{stage.value} has no list price for every model: give one for model = "*"')
+        first = min(key.effective_from for key in general)
+        early = next((key for key in of_stage if key.effective_from < first), None)
+        if early is not None:
+            raise ValueError(
+                f"the price for {early} begins before that for every model, {first:%Y-%m-%d}: until then "
+                "other models have none"
+            )

@@ -1,22 +1,24 @@
-"""The `prices` table: brought into line with the price book, and asked for the price of a moment."""
+"""The `prices` table asked what holds at a moment.
+
+The tenant's own price comes before the list's. Of one owner's the most specific applies: that of the
+model's revision, of the model, of any model; and of those the one that began last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.price_book import ANY_MODEL, LIST_PRICE, PriceBook, PriceKey
-from accounting.stages import Stage
+from accounting.price_book import ANY_MODEL, LIST_PRICE
+from accounting.stages import Rate, Stage
 from core.errors import Misconfigured
-from core.ids import TenantId, new_id
-from storage.models import LedgerEntry, Price, Tenant
-
-_ADVISORY_LOCK = 0x6C6C70726963  # "llpric"
+from core.ids import TenantId
+from storage.models import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,169 +30,91 @@ class AppliedPrice:
     effective_from: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class PriceChanges:
-    """How many rows a sync touched; all zero when the table was in line already."""
+class PricesInForce:
+    """A tenant's prices of some models at one moment."""
 
-    added: int
-    changed: int
-    removed: int
+    def __init__(self, rows: Iterable[Price], tenant_id: TenantId, moment: datetime) -> None:
+        """`rows` by the date they began, none of them after `moment`."""
+        self._latest = {(row.tenant_id, row.model, row.model_revision, row.stage): row for row in rows}
+        self._tenant_id = tenant_id
+        self._moment = moment
+
+    def get(self, model: str, stage: Stage, *, revision: str = "") -> AppliedPrice:
+        """Raises `Misconfigured` where no price is in force."""
+        row = self._find(model, revision, stage)
+        if row is not None:
+            return AppliedPrice(row.price, row.currency, row.effective_from)
+        raise Misconfigured(
+            f"No price for {stage.value} of model {model!r} is in force at {self._moment.isoformat()}.",
+            remedy='Give the price book an entry for model = "*" with an earlier effective_from.',
+            model=model,
+            stage=stage.value,
+        )
+
+    def find_hourly_rate(self, model: str, *, revision: str = "") -> Decimal | None:
+        """What an hour of the machine costs that the model runs on."""
+        row = self._find(model, revision, Rate.ENGINE_HOUR)
+        return None if row is None else row.price
+
+    def applicable(self) -> list[Price]:
+        """Rows that some model, revision and stage is priced by, in no particular order."""
+        own = {
+            (model, revision, stage)
+            for owner, model, revision, stage in self._latest
+            if owner == self._tenant_id
+        }
+
+        def is_beaten(row: Price) -> bool:
+            specificity = ((row.model, row.model_revision), (row.model, ""), (ANY_MODEL, ""))
+            return any((model, revision, row.stage) in own for model, revision in specificity)
+
+        return [row for row in self._latest.values() if row.tenant_id != LIST_PRICE or not is_beaten(row)]
+
+    def _find(self, model: str, revision: str, stage: Stage | Rate) -> Price | None:
+        specificity = dict.fromkeys([(model, revision), (model, ""), (ANY_MODEL, "")])
+        keys = [
+            (owner, *named, stage.value) for owner in (self._tenant_id, LIST_PRICE) for named in specificity
+        ]
+        return next((self._latest[key] for key in keys if key in self._latest), None)
 
 
-def sync_price_book(session: Session, book: PriceBook, *, now: datetime) -> PriceChanges:
-    """Make the table say what the book says; calling it again changes nothing.
-
-    A price that would have priced a line already on the ledger is history: it can be neither
-    changed, removed nor slipped in afterwards. Everything else follows the book.
-
-    Raises:
-        Misconfigured: the book rewrites history, changes the currency, or names an unknown tenant.
-    """
-    if session.get_bind().dialect.name == "postgresql":
-        # Processes that start at once would otherwise insert the same rows. SQLite has one writer.
-        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    _check_currency(session, book)
-    _check_tenants(session, book)
-    rows = {_key_of(row): row for row in session.scalars(select(Price))}
-    added = [key for key in book.prices if key not in rows]
-    changed = [
-        key for key, row in rows.items() if key in book.prices and book.prices[key] != row.price_per_million
-    ]
-    removed = [key for key in rows if key not in book.prices]
-    for verb, keys in (("add", added), ("change", changed), ("remove", removed)):
-        for key in keys:
-            _refuse_if_used(session, key, verb)
-    _write(session, book, added=added, changed=changed, removed=removed, rows=rows, now=now)
-    return PriceChanges(len(added), len(changed), len(removed))
+def prices_in_force(
+    session: Session, tenant_id: TenantId, moment: datetime, *, models: Iterable[str] | None = None
+) -> PricesInForce:
+    """The tenant's prices at the moment; `models`: of these and of any model only."""
+    query = (
+        select(Price)
+        .where(Price.tenant_id.in_([LIST_PRICE, tenant_id]), Price.effective_from <= moment)
+        .order_by(Price.effective_from)
+    )
+    if models is not None:
+        query = query.where(Price.model.in_({ANY_MODEL, *models}))
+    return PricesInForce(session.scalars(query), tenant_id, moment)
 
 
 def price_at(
-    session: Session, model: str, stage: Stage, moment: datetime, *, tenant_id: TenantId
+    session: Session, model: str, stage: Stage, moment: datetime, *, tenant_id: TenantId, revision: str = ""
 ) -> AppliedPrice:
-    """The price in force: the tenant's own before the list's, the model's own before any model's.
+    """The price in force.
 
     Raises:
-        Misconfigured: no price was in force.
+        Misconfigured: none was.
     """
-    return prices_at(session, [(model, stage)], moment, tenant_id=tenant_id)[model, stage]
+    return prices_in_force(session, tenant_id, moment, models=[model]).get(model, stage, revision=revision)
 
 
 def prices_at(
     session: Session,
-    wanted: Iterable[tuple[str, Stage]],
+    wanted: Sequence[tuple[str, Stage]],
     moment: datetime,
     *,
     tenant_id: TenantId,
 ) -> dict[tuple[str, Stage], AppliedPrice]:
     """`price_at` for many (model, stage) pairs in one query."""
-    wanted = list(wanted)
-    rows = session.scalars(
-        select(Price)
-        .where(
-            Price.tenant_id.in_([LIST_PRICE, tenant_id]),
-            Price.model.in_({ANY_MODEL, *(model for model, _ in wanted)}),
-            Price.stage.in_({stage.value for _, stage in wanted}),
-            Price.effective_from <= moment,
-        )
-        .order_by(Price.effective_from)
-    )
-    latest = {(row.tenant_id, row.model, row.stage): row for row in rows}
-    return {(model, stage): _choose(latest, model, stage, moment, tenant_id) for model, stage in wanted}
+    prices = prices_in_force(session, tenant_id, moment, models={model for model, _ in wanted})
+    return {(model, stage): prices.get(model, stage) for model, stage in wanted}
 
 
 def find_currency(session: Session) -> str:
     """The currency of the price table; empty while the table is."""
     return session.scalar(select(Price.currency).limit(1)) or ""
-
-
-def _choose(
-    latest: Mapping[tuple[str, str, str], Price],
-    model: str,
-    stage: Stage,
-    moment: datetime,
-    tenant_id: TenantId,
-) -> AppliedPrice:
-    for owner in (tenant_id, LIST_PRICE):
-        for name in (model, ANY_MODEL):
-            row = latest.get((owner, name, stage.value))
-            if row is not None:
-                return AppliedPrice(row.price_per_million, row.currency, row.effective_from)
-    raise Misconfigured(
-        f"No price for {stage.value} of model {model!r} is in force at {moment.isoformat()}.",
-        remedy='Give the price book an entry for model = "*" with an earlier effective_from.',
-        model=model,
-        stage=stage.value,
-    )
-
-
-def _key_of(row: Price) -> PriceKey:
-    return PriceKey(row.tenant_id, row.model, Stage(row.stage), row.effective_from)
-
-
-def _check_currency(session: Session, book: PriceBook) -> None:
-    used = session.scalar(select(LedgerEntry.currency).where(LedgerEntry.currency != book.currency).limit(1))
-    if used is not None:
-        raise Misconfigured(
-            f"The price book is in {book.currency}, but the ledger has lines in {used}.",
-            remedy=f"Keep {used}: amounts of two currencies cannot be summed.",
-        )
-
-
-def _check_tenants(session: Session, book: PriceBook) -> None:
-    named = {key.tenant_id for key in book.prices} - {LIST_PRICE}
-    known = set(session.scalars(select(Tenant.id).where(Tenant.id.in_(named))))
-    for tenant_id in sorted(named - known):
-        raise Misconfigured(
-            f"The price book has prices for tenant {tenant_id}, who does not exist.",
-            remedy="List tenants with `longleaf tenants list`, and mend or remove the entry.",
-            tenant_id=tenant_id,
-        )
-
-
-def _refuse_if_used(session: Session, key: PriceKey, verb: str) -> None:
-    query = select(func.min(LedgerEntry.created_at)).where(
-        LedgerEntry.stage == key.stage.value, LedgerEntry.created_at >= key.effective_from
-    )
-    if key.model != ANY_MODEL:
-        query = query.where(LedgerEntry.model == key.model)
-    if key.tenant_id != LIST_PRICE:
-        query = query.where(LedgerEntry.tenant_id == key.tenant_id)
-    first = session.scalar(query)
-    if first is not None:
-        raise Misconfigured(
-            f"The price book would {verb} the price for {key}, but the ledger has had lines for it "
-            f"since {first.isoformat()}.",
-            remedy="Leave that entry as it was, and add one with an effective_from that is still to come.",
-            model=key.model,
-            stage=key.stage.value,
-        )
-
-
-def _write(
-    session: Session,
-    book: PriceBook,
-    *,
-    added: Iterable[PriceKey],
-    changed: Iterable[PriceKey],
-    removed: Iterable[PriceKey],
-    rows: Mapping[PriceKey, Price],
-    now: datetime,
-) -> None:
-    session.execute(delete(Price).where(Price.id.in_([rows[key].id for key in removed])))
-    for key in changed:
-        rows[key].price_per_million = book.prices[key]
-    session.execute(update(Price).where(Price.currency != book.currency).values(currency=book.currency))
-    session.add_all(
-        Price(
-            id=new_id("pri"),
-            tenant_id=key.tenant_id,
-            model=key.model,
-            stage=key.stage.value,
-            price_per_million=book.prices[key],
-            currency=book.currency,
-            effective_from=key.effective_from,
-            created_at=now,
-        )
-        for key in added
-    )
-    session.flush()

@@ -16,3 +16,21 @@ class Stage(StrEnum):
     PREFILL_CACHED = "prefill_cached"
     DECODE = "decode"
     OCR = "ocr"
+
+
+class Rate(StrEnum):
+    """What is priced by time: what an hour of the machine costs that a model runs on."""
+
+    ENGINE_HOUR = "engine_hour"
+
+
+GENERATOR_STAGES = (Stage.PREFILL_UNCACHED, Stage.PREFILL_CACHED, Stage.DECODE)
+"""Prices of a generation engine's tokens: whatever such a line was for, the engine has counted it."""
+
+
+def parse_priced(name: str) -> Stage | Rate:
+    """Raises `ValueError` for what has no price."""
+    known = {each.value: each for each in (*Stage, *Rate)}
+    if name not in known:
+        raise ValueError(f"unknown stage {name!r}; the stages are {', '.join(sorted(known))}")
+    return known[name]

@@ -10,7 +10,7 @@ from typing import Any
 
 from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from bench.search_collection import SearchBed
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from core.clock import utc_now

@@ -13,7 +13,7 @@ import redis
 
 from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from bench.conversation_cost import UnheardEvents
 from bench.prefix_simulation import Library, SimulatedQuestion
 from bench.prefix_systems import OURS, PEER_LAYOUTS, PeerLayout, RecordingClient, Sent, peer_prompt

@@ -13,7 +13,7 @@ from typing import IO
 from sqlalchemy.orm import Session
 
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from core.clock import utc_now
 from core.errors import Conflict, Misconfigured, NotAuthenticated
 from core.ids import TenantId

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from core.clock import utc_now
 from core.ids import AnswerId, CollectionId, JobId, KeyId, TenantId, new_id

@@ -15,7 +15,7 @@ from storage.models.documents import (
 from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, UploadedFile
-from storage.models.ledger import LedgerEntry, Price
+from storage.models.ledger import EngineSample, LedgerEntry, Price
 from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
 
@@ -30,6 +30,7 @@ __all__ = [
     "Document",
     "DocumentTag",
     "Embedding",
+    "EngineSample",
     "Evaluation",
     "EvaluationItem",
     "Extraction",

@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 
 from accounting.ledger import Ledger, LedgerLine, generation_lines
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from accounting.stages import Stage
 from core.errors import Conflict, InvalidInput, Misconfigured
 from core.ids import TenantId

@@ -9,7 +9,8 @@ from sqlalchemy import func, select
 
 from accounting.ledger import Ledger, LedgerLine
 from accounting.price_book import PriceBook, PriceKey, load_price_book
-from accounting.price_table import PriceChanges, price_at, sync_price_book
+from accounting.price_sync import PriceChanges, sync_price_book
+from accounting.price_table import price_at
 from accounting.stages import Stage
 from core.errors import Misconfigured
 from core.ids import TenantId

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accounting.ledger import Ledger, LedgerLine
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from accounting.report_formats import cost_report_as_csv, cost_report_as_json, usage_as_json
 from accounting.reports import CostReport, Dimension, cost_report, usage_summary
 from accounting.stages import Stage

@@ -11,7 +11,7 @@ import pytest
 
 from accounting.ledger import Ledger, generation_lines
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from core.clock import utc_now
 from core.ids import TenantId
 from core.usage import TokenUsage

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from accounting.ledger import Ledger, LedgerLine, Stage
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from core.clock import utc_now
 from core.errors import JobCancelled, LeaseLost, NotFound
 from core.ids import AnswerId, CollectionId, EvaluationId, JobId, TenantId

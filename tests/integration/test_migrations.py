@@ -165,7 +165,7 @@ def test_other_tables_stay_changeable(database: Database) -> None:
                 id="pri_1",
                 model="*",
                 stage="decode",
-                price_per_million=Decimal(1),
+                price=Decimal(1),
                 currency="USD",
                 effective_from=datetime(2026, 1, 1, tzinfo=UTC),
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accounting.price_book import ANY_MODEL, PriceKey, load_price_book
-from accounting.stages import Stage
+from accounting.stages import Rate, Stage
 from core.errors import Misconfigured
 
 COMPLETE = "\n".join(
@@ -23,7 +23,7 @@ def load(folder: Path, text: str) -> dict[PriceKey, Decimal]:
 
 def test_the_packaged_book_prices_every_stage_and_cached_prefill_below_uncached() -> None:
     book = load_price_book()
-    assert {key.stage for key in book.prices if key.model == ANY_MODEL} == set(Stage)
+    assert {key.stage for key in book.prices if key.model == ANY_MODEL} == {*Stage, Rate.ENGINE_HOUR}
     for key, price in book.prices.items():
         if key.stage is Stage.PREFILL_CACHED:
             whole = PriceKey(key.tenant_id, key.model, Stage.PREFILL_UNCACHED, key.effective_from)
