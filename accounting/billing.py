@@ -24,6 +24,7 @@ class BurnReason(StrEnum):
     CANCELLED = "cancelled"
     LOST = "lost"  # its worker died, or was too slow and another took the job up
     PREWARM = "prewarm"  # for the cache, whoever may profit
+    TRACE = "trace"  # explaining an answer that was paid for
     PROBE = "probe"  # finding out what an engine can do
     REPAIR = "repair"  # an index that had lost what was paid for before
 

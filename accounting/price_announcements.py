@@ -62,6 +62,14 @@ def announce_price(
     return row
 
 
+def get_price(session: Session, price_id: str) -> Price:
+    """Raises `NotFound` for an unknown id."""
+    row = session.get(Price, price_id)
+    if row is None:
+        raise NotFound(f"There is no price {price_id}.", remedy="List them with GET /v1/prices.")
+    return row
+
+
 def withdraw_price(session: Session, price_id: str, *, now: datetime) -> None:
     """As if it had never been announced.
 
@@ -70,9 +78,7 @@ def withdraw_price(session: Session, price_id: str, *, now: datetime) -> None:
         Conflict: it holds already, or the price book says it.
     """
     lock_prices(session)
-    row = session.get(Price, price_id)
-    if row is None:
-        raise NotFound(f"There is no price {price_id}.", remedy="List them with GET /v1/prices.")
+    row = get_price(session, price_id)
     if row.announced_by is None:
         raise Conflict(
             f"Price {price_id} is the price book's.", remedy="Take it out of the book and start again."

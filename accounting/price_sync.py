@@ -65,9 +65,7 @@ def lock_prices(session: Session) -> None:
 
 
 def key_of(row: Price) -> PriceKey:
-    return PriceKey(
-        row.tenant_id, row.model, parse_priced(row.stage), row.effective_from, row.model_revision
-    )
+    return PriceKey(row.tenant_id, row.model, parse_priced(row.stage), row.effective_from, row.model_revision)
 
 
 def _check_currency(session: Session, book: PriceBook) -> None:

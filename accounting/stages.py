@@ -30,7 +30,7 @@ GENERATOR_STAGES = (Stage.PREFILL_UNCACHED, Stage.PREFILL_CACHED, Stage.DECODE)
 
 def parse_priced(name: str) -> Stage | Rate:
     """Raises `ValueError` for what has no price."""
-    known = {each.value: each for each in (*Stage, *Rate)}
+    known: dict[str, Stage | Rate] = {each.value: each for each in (*Stage, *Rate)}
     if name not in known:
         raise ValueError(f"unknown stage {name!r}; the stages are {', '.join(sorted(known))}")
     return known[name]

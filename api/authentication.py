@@ -13,6 +13,7 @@ from core.clock import utc_now
 from core.errors import NotAuthenticated, NotPermitted
 from tenancy.keys import authenticate
 from tenancy.principal import Principal, Scope, require_scope
+from tenancy.tenants import DEFAULT_TENANT_NAME, is_operator
 
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="API key", description="`Authorization: Bearer ll_…`, from `longleaf keys`."
@@ -62,3 +63,18 @@ Planner = Annotated[Principal, Depends(_allow(Scope.ASK, Scope.INGEST, Scope.REP
 """May look at schedules. Making or changing one takes the scope of what it does."""
 Reporter = Annotated[Principal, Depends(_allow(Scope.REPORTS))]
 Administrator = Annotated[Principal, Depends(_allow(Scope.ADMIN))]
+
+
+def _operating(principal: Administrator, services: Services) -> Principal:
+    with services.database.read() as session:
+        if is_operator(session, principal):
+            return principal
+    raise NotPermitted(
+        f"Key {principal.key_id} is not of the operator's tenant.",
+        remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}.",
+        key_id=principal.key_id,
+    )
+
+
+Operator = Annotated[Principal, Depends(_operating)]
+"""An administrator of the default tenant."""

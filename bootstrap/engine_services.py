@@ -25,6 +25,7 @@ class ServedModel:
     """A model at an endpoint, with the tokenizer it was prepared with."""
 
     spec: ModelSpec
+    revision: str
     tokenizer: ChatTokenizer
     generator: EngineClient
     load_sampler: EngineLoadSampler
@@ -84,13 +85,19 @@ def _connect(settings: Settings, endpoint: _Endpoint) -> ServedModel:
     folder = model_path(spec, settings.model_dir)
     generator = _generator(settings, endpoint, spec, folder)
     sampler = EngineLoadSampler(generator.engine_counters)
-    return ServedModel(spec, HuggingFaceTokenizer(folder), generator, sampler, folder)
+    revision = _revision(endpoint, folder)
+    return ServedModel(spec, revision, HuggingFaceTokenizer(folder), generator, sampler, folder)
+
+
+def _revision(endpoint: _Endpoint, folder: Path) -> str:
+    """What the model's revision is called, on the ledger for one."""
+    manifest = read_manifest(folder)
+    return manifest.revision if manifest else endpoint.revision
 
 
 def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder: Path) -> EngineClient:
     """A client of the engine at the one URL, or a pool of those at several."""
-    manifest = read_manifest(folder)
-
+    revision = _revision(endpoint, folder)
     engine = settings.engine
     patience = AdmissionPolicy(engine.overload_wait_seconds, engine.overload_wait_batch_seconds)
 
@@ -100,7 +107,7 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
         client = CompletionsClient(
             url,
             model=spec.name,
-            revision=manifest.revision if manifest else endpoint.revision,
+            revision=revision,
             api_key=endpoint.api_key,
             timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
             retries=retries,

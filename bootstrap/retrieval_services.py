@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accounting.ledger import Ledger
 from core.settings import Settings
 from inference.encoders import load_embedder
 from inference.protocols import Embedder, Reranker
@@ -44,4 +45,5 @@ def build_maintenance(settings: Settings, database: Database) -> IndexMaintenanc
         embedder=build_embedder(settings),
         dense=DenseIndex(settings.index_dir),
         lexical=LexicalIndex(settings.index_dir),
+        ledger=Ledger(),
     )

@@ -125,7 +125,9 @@ def build_worker_services(settings: Settings) -> WorkerServices:
     )
     compaction = CompactionPipeline(
         shared.database,
-        IndexMaintenance(database=shared.database, embedder=embedder, dense=dense, lexical=lexical),
+        IndexMaintenance(
+            database=shared.database, embedder=embedder, dense=dense, lexical=lexical, ledger=ledger
+        ),
     )
     return WorkerServices(
         settings=settings,
@@ -146,6 +148,9 @@ def build_worker_services(settings: Settings) -> WorkerServices:
                     max_tokens=settings.ask.trace_attention_tokens,
                     max_model_bytes=settings.ask.trace_attention_bytes,
                 ),
+                ledger,
+                model=served.spec.name,
+                model_revision=served.revision,
             ),
             PREWARM_KIND: build_prewarm(settings, shared.database, served, ledger),
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),

@@ -16,7 +16,6 @@ from cli.commands import (
     chat,
     collections,
     conversations,
-    costs,
     demo,
     doctor,
     documents,
@@ -24,8 +23,10 @@ from cli.commands import (
     extractions,
     jobs,
     keys,
+    ledger,
     models,
     plan,
+    prices,
     tenants,
     trace,
     up,
@@ -73,10 +74,11 @@ app.command("demo")(demo.demo)
 app.command("upload")(upload.upload)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
-app.command("costs")(costs.costs)
 app.command("plan")(plan.plan)
 app.command("trace")(trace.trace)
 app.command("bench")(bench.bench)
+app.add_typer(ledger.app, name="costs")
+app.add_typer(prices.app, name="prices")
 app.add_typer(collections.app, name="collections")
 app.add_typer(conversations.app, name="conversations")
 app.add_typer(documents.app, name="documents")

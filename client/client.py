@@ -491,8 +491,51 @@ class LongleafClient:
         params = _cost_query(group_by, start, end, time_zone) | {"format": "csv"}
         return self._send("GET", "/v1/reports/costs", params=params).text
 
-    def get_prices(self) -> dict[str, Any]:
-        return self._json("GET", "/v1/prices")
+    def get_prices(self, *, at: str | None = None) -> dict[str, Any]:
+        """List prices and the tenant's own; `at`: only what applies then."""
+        return self._json("GET", "/v1/prices", params=_given({"at": at}))
+
+    def announce_price(
+        self,
+        *,
+        stage: str,
+        price_per_million: str,
+        effective_from: str,
+        model: str = "*",
+        revision: str = "",
+        tenant_id: str | None = None,
+    ) -> dict[str, Any]:
+        """A price from a moment to come on; the operator's to do."""
+        body = {
+            "model": model,
+            "revision": revision,
+            "stage": stage,
+            "price_per_million": price_per_million,
+            "effective_from": effective_from,
+            "tenant_id": tenant_id,
+        }
+        return self._json("POST", "/v1/prices", json=_given(body))
+
+    def withdraw_price(self, price_id: str) -> None:
+        """Before it holds; the operator's to do."""
+        self._send("DELETE", f"/v1/prices/{price_id}")
+
+    def list_ledger(
+        self, *, source: str | None = None, job_id: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Entries, newest first; pages are fetched as they are needed."""
+        yield from self._items("/v1/ledger", _given({"source": source, "job_id": job_id}))
+
+    def correct_ledger_entry(
+        self, entry_id: str, *, reason: str, num_tokens: int = 0, cost: str | None = None
+    ) -> dict[str, Any]:
+        """The new entry that corrects one; the operator's to do."""
+        body = {"entry_id": entry_id, "reason": reason, "num_tokens": num_tokens, "cost": cost}
+        return self._json("POST", "/v1/ledger/corrections", json=_given(body))
+
+    def get_reconciliation(self, *, start: str | None = None, end: str | None = None) -> dict[str, Any]:
+        """The ledger against the engines' counters; the operator's to see."""
+        return self._json("GET", "/v1/reports/reconciliation", params=_given({"start": start, "end": end}))
 
     # Keys and tenants: scope `admin`
 

@@ -224,6 +224,9 @@ class WorkerSettings(BaseModel):
     slice_seconds: float = Field(30.0, gt=0, description="A long ingest yields its worker so often.")
     interactive_threads: int = Field(4, ge=1)
     event_ttl_seconds: int = Field(3600, ge=1)
+    engine_sample_seconds: float = Field(
+        5.0, gt=0, description="How often the engines' counters are read, to hold the ledger against."
+    )
 
 
 class Settings(BaseSettings):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import structlog
 
+from accounting.billing import BurnReason, burned
 from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
 from accounting.money import cost_of, format_amount
 from core.usage import ModelUse, TokenUsage
@@ -45,11 +46,10 @@ class AnswerAccounts:
         }
         return consumption_lines(consumption, self.generator, whose)
 
-    def record_burned(self, job: ClaimedJob, lines: Sequence[LedgerLine]) -> None:
+    def record_burned(self, job: ClaimedJob, lines: Sequence[LedgerLine], reason: BurnReason) -> None:
         """Put lines on the ledger and on nobody's bill."""
-        burned = [replace(line, billed=False) for line in lines]
         with self.database.write() as session:
-            self.ledger.record(session, job.tenant_id, burned)
+            self.ledger.record(session, job.tenant_id, burned(lines, reason))
 
     def settle_lost_attempt(self, job: ClaimedJob, question: Question) -> None:
         """Put on the ledger what an attempt whose worker died is known to have decoded.
@@ -63,7 +63,7 @@ class AnswerAccounts:
         if last is None or "usage" not in last or last["attempt"] >= job.attempt:
             return
         lost = Consumption(usage=TokenUsage(**last["usage"]))
-        self.record_burned(job, self.lines(job, question, last["attempt"], lost))
+        self.record_burned(job, self.lines(job, question, last["attempt"], lost), BurnReason.LOST)
         log.info("answer.lost_attempt_settled", answer_id=question.answer_id, attempt=last["attempt"])
 
 

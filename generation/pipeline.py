@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from decimal import Decimal
 
+from accounting.billing import BurnReason, burn_reason
 from accounting.ledger import Ledger, Stage
 from core.clock import utc_now
 from core.errors import LongleafError, TooLong
@@ -111,7 +112,7 @@ class AnswerPipeline:
         self._events.publish(run.job.id, event, {"attempt": run.job.attempt})
         attempt = Attempt(run, question, SentenceVectors(self._embedder), started_at)
         attempt.trace = self._tracer.begin(question.trace, attempt=run.job.attempt)
-        finished = False
+        finished, reason = False, BurnReason.FAILED
         try:
             self._require_short_question(question.text)
             understood = self._reader.understand(attempt)
@@ -122,12 +123,13 @@ class AnswerPipeline:
         except LongleafError as error:
             attempt.consumption.add(Stage.CONDENSE, error.uses)
             attempt.trace.error_code = error.code
+            reason = burn_reason(error)
             raise
         finally:
             if not finished:  # whatever the reason, the tokens were spent
                 attempt.charge_vectors(Stage.EXTRACT)
                 lines = self._accounts.lines(run.job, question, run.job.attempt, attempt.consumption)
-                self._accounts.record_burned(run.job, lines)
+                self._accounts.record_burned(run.job, lines, reason)
                 self._tracer.keep_unfinished(self._database, attempt.trace, run.job, question.answer_id)
         return "done"
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from accounting.billing import BurnReason, burned
+from accounting.ledger import Ledger, LedgerLine, Stage
 from core.errors import Conflict, StoreCorrupt
-from core.ids import ChunkId, CollectionId, DocumentId, TenantId
+from core.ids import ChunkId, CollectionId, DocumentId, TenantId, new_id
 from inference.protocols import Embedder
 from retrieval.compaction import SegmentInfo, plan_compaction
 from retrieval.dense_index import DenseIndex
@@ -54,7 +56,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild did; tokens only where SQL had no vector, for the ledger."""
+    """What a rebuild did; tokens only where SQL had no vector. They are on the ledger, burned."""
 
     num_chunks: int
     num_embedded_chunks: int
@@ -65,9 +67,16 @@ class IndexMaintenance:
     """Doctor and janitor of a tenant's collections."""
 
     def __init__(
-        self, *, database: Database, embedder: Embedder, dense: DenseIndex, lexical: LexicalIndex
+        self,
+        *,
+        database: Database,
+        embedder: Embedder,
+        dense: DenseIndex,
+        lexical: LexicalIndex,
+        ledger: Ledger,
     ) -> None:
         self._database = database
+        self._ledger = ledger
         self._embedder = embedder
         self._dense = dense
         self._lexical = lexical
@@ -116,7 +125,7 @@ class IndexMaintenance:
         new: list[SegmentInfo] = []
         counts = Rebuilt(0, 0, 0)
         for batch in self._batches(tenant_id, collection_id, _CHUNKS_PER_SEGMENT):
-            vectors, num_embedded, num_tokens = self._vectors(tenant_id, batch)
+            vectors, num_embedded, num_tokens = self._vectors(tenant_id, collection_id, batch)
             new.append(
                 self._dense.write(
                     collection_id,
@@ -204,7 +213,7 @@ class IndexMaintenance:
                 yield batch
 
     def _vectors(
-        self, tenant_id: TenantId, chunks: Sequence[LiveChunk]
+        self, tenant_id: TenantId, collection_id: CollectionId, chunks: Sequence[LiveChunk]
     ) -> tuple[NDArray[np.float32], int, int]:
         """(len(chunks), dimension), how many had to be embedded, and their tokens."""
         keys = [embedding_key(c.document_title, c.headings, c.text) for c in chunks]
@@ -221,8 +230,19 @@ class IndexMaintenance:
         while batch := dict(islice(missing, _EMBED_BATCH)):
             embedded = self._embedder.embed_passages(list(batch.values()))
             fresh = dict(zip(batch, embedded.vectors, strict=True))
+            line = LedgerLine(
+                source=f"rebuild:{collection_id}:{new_id('rb')}",  # computed again, it is spent again
+                attempt=1,
+                stage=Stage.EMBED,
+                model=self._embedder.name,
+                model_revision=self._embedder.revision,
+                num_tokens=sum(embedded.num_tokens),
+                engine_seconds=embedded.seconds,
+                collection_id=collection_id,
+            )
             with self._database.write() as session:
                 EmbeddingRepository(session, tenant_id).add(self._embedder.revision, fresh)
+                self._ledger.record(session, tenant_id, burned([line], BurnReason.REPAIR))
             known.update(fresh)
             num_tokens += sum(embedded.num_tokens)
         return np.stack([known[key] for key in keys]), len(texts), num_tokens

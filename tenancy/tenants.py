@@ -13,6 +13,7 @@ from core.ids import TenantId, new_id
 from storage.insertion import insert_if_absent
 from storage.models import Tenant
 from storage.paging import Page, PageRequest, paginate
+from tenancy.principal import Principal, Scope
 
 DEFAULT_TENANT_NAME = "default"
 MAX_NAME_LENGTH = 200
@@ -52,6 +53,14 @@ def get_tenant(session: Session, tenant_id: TenantId) -> Tenant:
 
 def find_tenant_by_name(session: Session, name: str) -> Tenant | None:
     return session.scalar(select(Tenant).where(Tenant.name == name))
+
+
+def is_operator(session: Session, principal: Principal) -> bool:
+    """Whether the caller is an administrator of the default tenant, to whom the house belongs."""
+    if not principal.has(Scope.ADMIN):
+        return False
+    default = find_tenant_by_name(session, DEFAULT_TENANT_NAME)
+    return default is not None and default.id == principal.tenant_id
 
 
 def list_tenants(session: Session, page: PageRequest) -> Page[Tenant]:

@@ -282,7 +282,9 @@ def build_house(
         answers=answers,
         compaction=CompactionPipeline(
             database,
-            IndexMaintenance(database=database, embedder=embedder, dense=dense, lexical=lexical),
+            IndexMaintenance(
+                database=database, embedder=embedder, dense=dense, lexical=lexical, ledger=ledger
+            ),
         ),
     )
 

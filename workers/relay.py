@@ -17,6 +17,7 @@ import structlog
 from celery import Celery
 
 from bootstrap.api_services import ApiServices, build_api_services
+from bootstrap.engine_sampling import EngineSampler, sampled_engines
 from bootstrap.schedulable_actions import build_schedule_runner
 from core.clock import utc_now
 from core.ids import JobId, TenantId
@@ -27,6 +28,7 @@ from inference.kv_store.block_store import manifest_names, purge
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
+from storage.engine_counters import forget_samples
 from storage.jobs import QUEUES, JobQueue
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
@@ -41,6 +43,9 @@ log = structlog.get_logger()
 
 UNHEARD_AFTER_SECONDS = 10.0
 TIDY_SECONDS = 900.0
+SAMPLES_KEPT = timedelta(days=400)
+"""The ledger can be held against the engines' counters for so long."""
+
 BLOB_GRACE = timedelta(hours=24)
 """An upload's files are stored before its rows are written, so a young file may have none yet."""
 
@@ -65,6 +70,9 @@ class Relay:
             threading.Thread(
                 target=self._watch_engines_until, args=(stop,), name="engines", daemon=True
             ).start()
+        threading.Thread(
+            target=self._sample_engines_until, args=(stop,), name="counters", daemon=True
+        ).start()
         while not stop.is_set():
             try:
                 self._wait()
@@ -97,6 +105,15 @@ class Relay:
                 log.exception("relay.watch_failed")
             stop.wait(settings.prewarm.watch_seconds)
         starts.close()
+
+    def _sample_engines_until(self, stop: threading.Event) -> None:
+        sampler = EngineSampler(self._services.database, sampled_engines(self._services.settings))
+        while not stop.is_set():
+            try:
+                sampler.sample()
+            except Exception:  # as above
+                log.exception("relay.sampling_failed")
+            stop.wait(self._settings.engine_sample_seconds)
 
     def prewarm_all(self) -> None:
         """Have computed again what the caches of engines that started no longer hold."""
@@ -156,6 +173,7 @@ class Relay:
                     session, tenant_id, collection_id, max_attempts=self._settings.max_attempts
                 )
             tenants = list_tenant_ids(session)
+            forget_samples(session, before=utc_now() - SAMPLES_KEPT)
             if (days := self._services.settings.ask.trace_days) is not None:
                 forget_traces(session, before=utc_now() - timedelta(days=days))
         for tenant_id in tenants:

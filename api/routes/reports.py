@@ -7,8 +7,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BeforeValidator
 
-from accounting.money import format_amount
-from accounting.price_list import list_prices
 from accounting.report_formats import cost_report_as_csv, cost_report_as_json, usage_as_json
 from accounting.reports import cost_report, usage_summary
 from api.authentication import Reporter
@@ -101,23 +99,3 @@ def get_cost_report(
             headers={"Content-Disposition": 'attachment; filename="costs.csv"'},
         )
     return JSONResponse(cost_report_as_json(report))
-
-
-@router.get("/prices")
-def get_prices(principal: Reporter, services: Services) -> schemas.PriceList:
-    """List prices and the tenant's own, with the dates from which they hold."""
-    with services.database.read() as session:
-        rows = list_prices(session, principal.tenant_id)
-    return schemas.PriceList(
-        items=[
-            schemas.Price(
-                model=row.model,
-                stage=row.stage,
-                price_per_million=format_amount(row.price_per_million),
-                currency=row.currency,
-                effective_from=row.effective_from,
-                is_own=row.tenant_id == principal.tenant_id,
-            )
-            for row in rows
-        ]
-    )

@@ -46,18 +46,3 @@ class UsageSummary(_Interval):
     cached_share: float | None = Field(description="`cached_tokens / prompt_tokens`; null without prompts.")
     stages: dict[str, Amounts] = Field(description="By stage: `embed`, `prefill_cached`, `decode`, …")
     total: Amounts = Field(description="The exact sum of the stages.")
-
-
-class Price(View):
-    """What a stage costs from a moment on."""
-
-    model: str = Field(description="Registry name, or `*` for every other model.")
-    stage: str = Field(description="The kind of work.")
-    price_per_million: str = Field(description="Per million tokens.")
-    currency: str = Field(description="ISO 4217.")
-    effective_from: datetime = Field(description="Lines of the ledger from then on are priced by it.")
-    is_own: bool = Field(description="It is the tenant's own, which beats the list price.")
-
-
-class PriceList(View):
-    items: list[Price] = Field(description="By model, stage and date.")

@@ -24,6 +24,8 @@ def costs(
     key: KeyOption = "",
 ) -> None:
     """What was consumed, and what it cost."""
+    if context.invoked_subcommand is not None:
+        return
     if as_csv and as_json:
         raise typer.BadParameter("--csv and --json exclude each other.")
     group_by = [name.strip() for name in by.split(",") if name.strip()]

@@ -61,11 +61,37 @@ class ColumnFinder:
         consumption: Consumption,
         with_sentences: bool,
     ) -> Found:
-        """What it took is in `consumption`.
+        """What it took is in `consumption`, if it fails too.
 
         Raises:
             NotFound: the document was deleted.
         """
+        try:
+            return self._find(
+                tenant_id,
+                collection_id,
+                document_id,
+                column,
+                num_passages=num_passages,
+                vectors=vectors,
+                consumption=consumption,
+                with_sentences=with_sentences,
+            )
+        finally:
+            consumption.add(Stage.EXTRACT, [use for use in [vectors.take_use()] if use.num_tokens])
+
+    def _find(
+        self,
+        tenant_id: TenantId,
+        collection_id: CollectionId,
+        document_id: DocumentId,
+        column: Column,
+        *,
+        num_passages: int | None,
+        vectors: SentenceVectors,
+        consumption: Consumption,
+        with_sentences: bool,
+    ) -> Found:
         search = self._retrieval.search(
             tenant_id,
             collection_id,
@@ -100,7 +126,6 @@ class ColumnFinder:
             )
             consumption.add(Stage.EXTRACT, [*support.uses, *extraction.uses])
             sentences, is_supported = extraction.sentences, support.is_supported
-        consumption.add(Stage.EXTRACT, [use for use in [vectors.take_use()] if use.num_tokens])
         return Found(search.passages, sentences, is_supported)
 
 

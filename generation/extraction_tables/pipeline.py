@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
 
 import structlog
 
+from accounting.billing import BurnReason, burn_reason, burned
 from accounting.ledger import Ledger, LedgerLine
 from accounting.stages import Stage
 from core.clock import utc_now
@@ -96,14 +96,14 @@ class ExtractionPipeline:
             self._store(run, extraction, row, _outcome(cells), cells, trail, consumption)
         except (JobCancelled, LeaseLost, ModelUnavailable) as error:
             consumption.add(Stage.EXTRACT, error.uses)
-            self._record_burned(run, extraction, row, consumption)
+            self._record_burned(run, extraction, row, consumption, burn_reason(error))
             raise
         except LongleafError as error:
             consumption.add(Stage.EXTRACT, error.uses)
             failed = [{"error": {"code": error.code, "detail": str(error)}}]
             self._store(run, extraction, row, "failed", {}, failed, consumption)
         except Exception:  # whatever the reason, the tokens were spent
-            self._record_burned(run, extraction, row, consumption)
+            self._record_burned(run, extraction, row, consumption, BurnReason.FAILED)
             raise
 
     def _cells(
@@ -193,10 +193,12 @@ class ExtractionPipeline:
     ) -> None:
         """The row, its ledger lines and the job's progress, if the lease is held."""
         lines = self._lines(run, extraction, row, consumption)
+        if outcome == "failed":
+            lines = burned(lines, BurnReason.FAILED)
         with self._database.write() as session:
             run.confirm(session)
             entries = self._ledger.record(session, run.job.tenant_id, lines)
-            cost = sum((entry.cost for entry in entries), Decimal(0))
+            cost = sum((entry.cost for entry in entries if entry.billed), Decimal(0))
             done = ExtractionRepository(session, run.job.tenant_id).finish_row(
                 ExtractionId(extraction.id),
                 DocumentId(row.document_id),
@@ -210,9 +212,14 @@ class ExtractionPipeline:
             )
 
     def _record_burned(
-        self, run: JobRun, extraction: Extraction, row: ExtractionRow, consumption: Consumption
+        self,
+        run: JobRun,
+        extraction: Extraction,
+        row: ExtractionRow,
+        consumption: Consumption,
+        reason: BurnReason,
     ) -> None:
-        lines = [replace(line, billed=False) for line in self._lines(run, extraction, row, consumption)]
+        lines = burned(self._lines(run, extraction, row, consumption), reason)
         with self._database.write() as session:
             self._ledger.record(session, run.job.tenant_id, lines)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import structlog
 from sqlalchemy.orm import Session
 
+from accounting.billing import BurnReason, burned
 from accounting.ledger import Ledger, generation_lines
 from core.clock import utc_now
 from core.errors import EngineOverloaded, InvalidInput, LongleafError
@@ -222,11 +223,12 @@ class PrewarmPipeline:
             model=info.model,
             model_revision=info.revision,
             prefill_seconds=work.prefill_seconds,
-            billed=self._settings.billed,
             key_id=run.job.key_id,
             job_id=run.job.id,
             collection_id=collection_id,
         )
+        if not self._settings.billed:
+            lines = burned(lines, BurnReason.PREWARM)
         with self._database.write() as session:
             self._ledger.record(session, run.job.tenant_id, lines)
 

@@ -8,6 +8,8 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from accounting.billing import BurnReason, burned
+from accounting.ledger import Ledger, LedgerLine, Stage
 from core.ids import AnswerId
 from generation.tracing.attention_requests import AttentionInputs, attention_inputs
 from inference.attention import RULE, Attention, AttentionReader
@@ -22,9 +24,15 @@ log = structlog.get_logger()
 class AttentionPipeline:
     """Runs jobs of kind `trace_attention`. It explains an answer, and is on nobody's bill."""
 
-    def __init__(self, database: Database, reader: AttentionReader) -> None:
+    def __init__(
+        self, database: Database, reader: AttentionReader, ledger: Ledger, *, model: str, model_revision: str
+    ) -> None:
+        """`model` is the one that `reader` reads with."""
         self._database = database
         self._reader = reader
+        self._ledger = ledger
+        self._model = model
+        self._model_revision = model_revision
 
     def run(self, run: JobRun) -> RunOutcome:
         """Read the answer again; its trace then has `attention`."""
@@ -39,8 +47,27 @@ class AttentionPipeline:
         with self._database.write() as session:
             run.succeed(session)
             AnswerTraceRepository(session, run.job.tenant_id).add_attention(answer_id, found)
+            self._ledger.record(session, run.job.tenant_id, self._lines(run, answer_id, inputs, attention))
         log.info("answer.attention_read", answer_id=answer_id, seconds=round(attention.seconds, 3))
         return "done"
+
+    def _lines(
+        self, run: JobRun, answer_id: AnswerId, inputs: AttentionInputs, attention: Attention
+    ) -> list[LedgerLine]:
+        """The tokens that the worker read; no engine has counted them, so no price of an engine's is theirs."""
+        line = LedgerLine(
+            source=f"attention:{run.job.id}",
+            attempt=run.job.attempt,
+            stage=Stage.EXTRACT,
+            model=self._model,
+            model_revision=self._model_revision,
+            num_tokens=len(inputs.prompt) + len(attention.by_token),
+            engine_seconds=attention.seconds,
+            key_id=run.job.key_id,
+            job_id=run.job.id,
+            collection_id=run.job.collection_id,
+        )
+        return burned([line], BurnReason.TRACE)
 
 
 def attention_json(inputs: AttentionInputs, attention: Attention) -> dict[str, Any]:

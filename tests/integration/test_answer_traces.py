@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.ledger import Ledger
 from core.clock import utc_now
 from core.errors import Conflict, EngineUnavailable, LeaseLost
 from core.ids import AnswerId, DocumentId, JobId
@@ -184,11 +185,15 @@ class EvenReader:
         return Attention(weights, np.zeros(num_tokens, np.float32), 0.1)
 
 
+def attention_pipeline(house: House, reader: EvenReader) -> AttentionPipeline:
+    return AttentionPipeline(house.database, reader, Ledger(), model="m", model_revision="r")
+
+
 def run_attention(house: House, answer_id: AnswerId, reader: EvenReader) -> None:
     with house.database.write() as session:
         job = request_attention(session, house.principal, answer_id, max_attempts=3)
         job_id = JobId(job.id)
-    AttentionPipeline(house.database, reader).run(house.claim(job_id))
+    attention_pipeline(house, reader).run(house.claim(job_id))
 
 
 def test_attention_is_put_into_the_trace_by_sentence_and_passage(house: House) -> None:
@@ -220,7 +225,7 @@ def test_attention_of_a_trace_redacted_meanwhile_is_a_conflict(house: House) -> 
         row = AnswerTraceRepository(session, house.principal.tenant_id).get(answer_id)
         row.trace, row.redacted_at = redact(row.trace), utc_now()
     with pytest.raises(Conflict):
-        AttentionPipeline(house.database, EvenReader()).run(house.claim(job_id))
+        attention_pipeline(house, EvenReader()).run(house.claim(job_id))
 
 
 @pytest.mark.parametrize(("full", "holds_text"), [(True, True), (False, False)])

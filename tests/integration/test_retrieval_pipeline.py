@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from accounting.ledger import Ledger
+from accounting.price_book import load_price_book
+from accounting.price_sync import sync_price_book
+from core.clock import utc_now
 from core.errors import Conflict, EmptyInput, StoreCorrupt
 from core.ids import ChunkId, CollectionId, DocumentId, TenantId, content_hash, derive_chunk_id, new_id
 from inference.protocols import RerankScores
@@ -28,7 +32,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.embeddings import EmbeddingRepository
 from storage.index_segments import IndexSegmentRepository
-from storage.models import Chunk, IndexSegment, Page, Tenant
+from storage.models import Chunk, IndexSegment, LedgerEntry, Page, Tenant
 from tests.hashing_embedder import HashingEmbedder
 
 TALE = "刘备、关羽、张飞桃园结义。 关羽造青龙偃月刀，重八十二斤。 张飞造丈八点钢矛。"
@@ -63,7 +67,7 @@ class House:
         self.writer = IndexWriter(dense=self.dense, lexical=self.lexical)
         parts: dict[str, Any] = {"database": self.database, "embedder": self.embedder}
         self.pipeline = RetrievalPipeline(**parts, dense=self.dense, lexical=self.lexical)
-        self.maintenance = IndexMaintenance(**parts, dense=self.dense, lexical=self.lexical)
+        self.maintenance = IndexMaintenance(**parts, dense=self.dense, lexical=self.lexical, ledger=Ledger())
 
     def add(self, name: str, text: str, *, commit: bool = True) -> DocumentId:
         """Ingest `text`, one chunk a sentence, without the white space between them."""
@@ -151,6 +155,7 @@ def house(database: Database, tmp_path: Path) -> House:
     tenant_id = TenantId(new_id("ten"))
     with database.write() as session:
         session.add(Tenant(id=tenant_id, name="one"))
+        sync_price_book(session, load_price_book(), now=utc_now())
         session.flush()
         collection = CollectionRepository(session, tenant_id).create("library")
     return House(database, tmp_path / "indexes", HashingEmbedder(), tenant_id, CollectionId(collection.id))
@@ -249,6 +254,9 @@ def test_rebuilding_for_another_model_embeds_and_says_what_it_cost(house: House)
     rebuilt = moved.maintenance.rebuild(house.tenant_id, house.collection_id)
     assert rebuilt.num_embedded_chunks == 3
     assert rebuilt.num_embedded_tokens > 0
+    with house.database.read() as session:
+        entry = session.scalars(select(LedgerEntry)).one()
+    assert (entry.num_tokens, entry.billed, entry.reason) == (rebuilt.num_embedded_tokens, False, "repair")
     assert moved.names("关羽", num_passages=1) == ["tale"]
 
 
