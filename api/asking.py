@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from api import streaming
 from api.answer_views import AnswerReader
+from api.cancelling import cancel_job
 from api.idempotency import Made, make_once, request_hash
 from api.job_events import JobEventReader
 from api.problems import request_id_of, respond, retry_headers
@@ -20,6 +22,7 @@ from api.routes.documented import problems
 from api.schemas.answers import Answer
 from api.schemas.questions import Question
 from bootstrap.api_services import ApiServices
+from core.errors import Conflict
 from core.ids import AnswerId, JobId
 from storage import models
 from storage.answers import AnswerRepository
@@ -67,10 +70,17 @@ class Asking:
             instance=self.request.url.path,
             request_id=request_id_of(self.request),
             is_new=not made.is_repeat,
+            on_left=self._cancel(JobId(made.resource.job_id))
+            if self.body.on_disconnect == "cancel"
+            else None,
         )
         if self.body.stream or streaming.MEDIA_TYPE in self.request.headers.get("accept", ""):
             return streaming.stream_answer(followed, announce=True)
-        answer = await streaming.wait_for_answer(followed, timeout_seconds=self.body.wait_seconds)
+        answer = await streaming.wait_for_answer(
+            followed,
+            timeout_seconds=self.body.wait_seconds,
+            has_left=self.request.is_disconnected,
+        )
         problem = followed.problem(answer)
         if problem is not None:
             headers = {"Location": f"/v1/answers/{answer.id}"} | retry_headers(problem["code"])
@@ -82,9 +92,17 @@ class Asking:
             media_type="application/json",
         )
 
+    def _cancel(self, job_id: JobId) -> Callable[[], None]:
+        def cancel() -> None:
+            # It may have ended just now.
+            with contextlib.suppress(Conflict):
+                cancel_job(self.services, self.principal.tenant_id, job_id)
+
+        return cancel
+
     def _register(self, register: Register) -> Made[models.Answer]:
         # How the caller takes the answer is no part of what is asked.
-        asked = self.body.model_dump(mode="json", exclude={"stream", "wait_seconds"})
+        asked = self.body.model_dump(mode="json", exclude={"stream", "wait_seconds", "on_disconnect"})
         with self.services.database.write() as session:
 
             def make() -> tuple[str, models.Answer]:

@@ -103,6 +103,31 @@ class JobEventReader:
             if redis_away:
                 await asyncio.sleep(min(self._poll_seconds, AWAY_POLL_SECONDS))
 
+    async def wait_for_state(self, job_id: JobId, *, after: str) -> str:
+        """Return once the job may have changed its state, or a silence's time is over; up to where was read.
+
+        What a model writes meanwhile changes no state.
+        """
+        until = time.monotonic() + self._poll_seconds
+        while (room := until - time.monotonic()) > 0:
+            events = await self._read(job_id, after, room)
+            if events is None:
+                await asyncio.sleep(min(room, AWAY_POLL_SECONDS))
+                return START  # it may have lost its memory
+            for event in events:
+                after = event.id
+            if any(event.name != "delta" for event in events):
+                break
+        return after
+
+    async def find(self, job_id: JobId, event_id: str) -> JobEvent | None:
+        """The event with that id, if it is still known."""
+        try:
+            entries: Any = await self._redis.xrange(stream_key(job_id), event_id, event_id)
+        except (RedisError, OSError):
+            return None
+        return _event(*entries[0]) if entries else None
+
     async def ping(self) -> None:
         """Raises `RedisError` unless Redis answers."""
         await self._redis.ping()

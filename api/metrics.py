@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from core.clock import utc_now
 from generation.prewarm.report import PrewarmReport, measure_prewarm
 from storage.database import Database
-from storage.jobs import QUEUES
 from storage.listings import count_open_jobs
+from storage.queues import QUEUES
 
 log = structlog.get_logger()
 

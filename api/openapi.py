@@ -22,6 +22,7 @@ TAGS = [
     {"name": "collections", "description": "Documents that are searched together."},
     {"name": "documents", "description": "Upload, list, read and delete them."},
     {"name": "jobs", "description": "Work that goes on after the response."},
+    {"name": "queues", "description": "What waits and runs, over all tenants; pausing it. The operator's."},
     {"name": "questions", "description": "Ask, and wait, come back or stream."},
     {"name": "quotes", "description": "What a question would take and cost."},
     {"name": "answers", "description": "What was answered, with citations, usage and cost."},

@@ -30,6 +30,7 @@ STATUS: Mapping[type[LongleafError], int] = {
     # draft-ietf-httpapi-idempotency-key-header: 422 for another request under a used key.
     errors.IdempotencyMismatch: 422,
     errors.JobCancelled: 409,
+    errors.DeadlineExceeded: 504,
     errors.ModelUnavailable: 503,
     errors.EngineIncapable: 501,
     errors.OutputInvalid: 502,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.ids import JobId, TenantId
+from core.errors import Conflict
+from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.questions import ANSWER_KIND
@@ -18,9 +19,13 @@ from generation.tracing.attention_requests import ATTENTION_KIND
 from ingest.claims import close_upload
 from ingest.compaction_requests import COMPACT_KIND
 from ingest.uploads import INGEST_KIND
+from storage.answers import AnswerRepository
+from storage.conversations import ConversationRepository
 from storage.job_run import job_cancelled
+from storage.jobs import JobRepository
 from storage.models import Job
 from storage.prewarm_jobs import PREWARM_KIND
+from storage.uploads import UploadedFileRepository
 from tenancy.principal import Scope
 
 
@@ -30,11 +35,39 @@ def _nothing_is_open(session: Session, job: Job) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """`scope`: what starting one takes, and so what cancelling it takes. `close`: closes what one that
-    ended without success has left open, in the transaction that ends it."""
+    """`scope`: what starting one takes, and so what cancelling it or trying it again takes.
+
+    `close` closes what one that ended without success has left open, in the transaction that ends it.
+    `reopen` opens again what was closed, for another try, and says how many parts of it have attempts
+    of their own; None where what was closed cannot be opened.
+    """
 
     scope: Scope
     close: Callable[[Session, Job], None] = _nothing_is_open
+    reopen: Callable[[Session, Job], int] | None = None
+
+
+def _nothing_was_closed(session: Session, job: Job) -> int:
+    return 0
+
+
+def _reopen_answer(session: Session, job: Job) -> int:
+    """Raises `Conflict` where later turns of its conversation build on how it ended."""
+    answer = AnswerRepository(session, TenantId(job.tenant_id)).get_by_job(JobId(job.id))
+    if answer.conversation_id is None:
+        return 0
+    conversations = ConversationRepository(session, TenantId(job.tenant_id))
+    if conversations.get(ConversationId(answer.conversation_id)).num_turns != answer.turn:
+        raise Conflict(
+            f"Answer {answer.id} is not the last turn of its conversation.",
+            remedy="Ask its question again as the next turn.",
+            answer_id=answer.id,
+        )
+    return 0
+
+
+def _reopen_upload(session: Session, job: Job) -> int:
+    return UploadedFileRepository(session, TenantId(job.tenant_id)).reopen(JobId(job.id))
 
 
 def _close_upload(session: Session, job: Job) -> None:
@@ -53,13 +86,13 @@ def _close_evaluation(session: Session, job: Job) -> None:
 
 
 JOB_KINDS: Mapping[str, JobKind] = {
-    ANSWER_KIND: JobKind(Scope.ASK),
-    ATTENTION_KIND: JobKind(Scope.ASK),
-    COMPACT_KIND: JobKind(Scope.INGEST),
+    ANSWER_KIND: JobKind(Scope.ASK, reopen=_reopen_answer),
+    ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
+    COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),
-    EXTRACT_KIND: JobKind(Scope.ASK),
-    INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload),
-    PREWARM_KIND: JobKind(Scope.INGEST),
+    EXTRACT_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
+    INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),
+    PREWARM_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)
@@ -68,6 +101,26 @@ _UNKNOWN = JobKind(Scope.ADMIN)
 def kind_of(name: str) -> JobKind:
     """The kind of that name. One that this version does not know is left to administrators."""
     return JOB_KINDS.get(name, _UNKNOWN)
+
+
+def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
+    """Queue a job again that failed or was cancelled, with `max_attempts` more.
+
+    Raises:
+        Conflict: it has succeeded, or has not ended; or what it closed then cannot be opened again.
+    """
+    reopen = kind_of(job.kind).reopen
+    if reopen is None:
+        raise Conflict(
+            f"Job {job.id} cannot be tried again: one of kind {job.kind!r} is complete once it has ended.",
+            remedy="Start a new one.",
+            job_id=job.id,
+            kind=job.kind,
+        )
+    jobs = JobRepository(session, TenantId(job.tenant_id))
+    jobs.require_retriable(job)
+    num_parts = reopen(session, job)
+    return jobs.retry(JobId(job.id), more_attempts=max_attempts * (num_parts + 1))
 
 
 def finish_job(session: Session, job: Job) -> None:

@@ -27,6 +27,7 @@ from cli.commands import (
     models,
     plan,
     prices,
+    queues,
     tenants,
     trace,
     up,
@@ -87,5 +88,6 @@ app.add_typer(evaluations.app, name="eval")
 app.add_typer(extractions.app, name="extract")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
+app.add_typer(queues.app, name="queues")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(models.app, name="models")

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, cast
 import httpx
 
 from client.events import AskEvent
+from client.job_watch import JobWatch
 from client.problems import (
     ProblemError,
     UnreachableError,
@@ -32,6 +33,7 @@ from client.records import (
     Evaluation,
     Extraction,
     Job,
+    Queue,
     Quote,
 )
 from client.streaming import AnswerStream
@@ -205,8 +207,35 @@ class LongleafClient:
     def get_job(self, job_id: str) -> Job:
         return cast(Job, self._json("GET", f"/v1/jobs/{job_id}"))
 
-    def list_jobs(self, *, status: str | None = None, kind: str | None = None) -> Iterator[Job]:
-        yield from cast(Iterator[Job], self._items("/v1/jobs", {"status": status, "kind": kind}))
+    def list_jobs(
+        self, *, status: str | None = None, kind: str | None = None, parked: bool = False
+    ) -> Iterator[Job]:
+        """Newest first; `parked`: only those given up because their workers kept dying."""
+        wanted = {"status": status, "kind": kind, "parked": "true" if parked else None}
+        yield from cast(Iterator[Job], self._items("/v1/jobs", wanted))
+
+    def watch_job(self, job_id: str) -> Iterator[Job]:
+        """The job as it stands, then whenever it has changed, last as it ended."""
+        return JobWatch(self._http, read_timeout=max(self._timeout, 60.0)).follow(job_id)
+
+    def retry_job(self, job_id: str) -> Job:
+        """Try a job again that failed or was cancelled; see `wait_for_job`."""
+        return cast(Job, self._json("POST", f"/v1/jobs/{job_id}/retry"))
+
+    # ---- queues --------------------------------------------------------------------------
+
+    def list_queues(self) -> list[Queue]:
+        """For the operator."""
+        return cast(list[Queue], self._json("GET", "/v1/queues")["items"])
+
+    def pause_queue(self, name: str, *, tenant_id: str | None = None, reason: str = "") -> Queue:
+        """Have no job of the queue begin, or none of one tenant. For the operator."""
+        body = {"tenant_id": tenant_id, "reason": reason}
+        return cast(Queue, self._json("POST", f"/v1/queues/{name}/pause", json=body))
+
+    def resume_queue(self, name: str, *, tenant_id: str | None = None) -> Queue:
+        """Undo `pause_queue`, for everybody or for that tenant."""
+        return cast(Queue, self._json("POST", f"/v1/queues/{name}/resume", json={"tenant_id": tenant_id}))
 
     def wait_for_job(
         self,

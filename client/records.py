@@ -69,10 +69,13 @@ class _JobBase(TypedDict):
     collection_id: str | None
     progress: dict[str, Any]
     attempt: int
+    max_attempts: int
+    version: int
     error: Failure | None
     created_at: str
     started_at: str | None
     finished_at: str | None
+    deadline_at: str | None
 
 
 class Job(_JobBase, total=False):
@@ -80,6 +83,23 @@ class Job(_JobBase, total=False):
 
     files: list[File]
     answer_id: str
+
+
+class Pause(TypedDict):
+    """That no job begins, or none of one tenant."""
+
+    tenant_id: str | None
+    reason: str
+    paused_at: str
+
+
+class Queue(TypedDict):
+    """A queue of jobs, over all tenants."""
+
+    name: str
+    num_queued: int
+    num_running: int
+    pauses: list[Pause]
 
 
 class PageBox(TypedDict):

@@ -12,6 +12,7 @@ Checkpoint = Callable[[], None]
 
 Raises:
     JobCancelled: the caller asked for it to stop.
+    DeadlineExceeded: its time is over.
     LeaseLost: another worker has taken the job up; stop without writing anything.
 """
 

@@ -17,6 +17,7 @@
     ├── Conflict
     │   └── IdempotencyMismatch
     ├── JobCancelled
+    ├── DeadlineExceeded
     ├── LeaseLost
     ├── ModelUnavailable
     │   ├── EngineUnavailable
@@ -140,6 +141,11 @@ class IdempotencyMismatch(Conflict):
 class JobCancelled(LongleafError):
     code = "job_cancelled"
     title = "The job was cancelled"
+
+
+class DeadlineExceeded(LongleafError):
+    code = "deadline_exceeded"
+    title = "The job was not done in time"
 
 
 class LeaseLost(LongleafError):

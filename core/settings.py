@@ -222,7 +222,13 @@ class WorkerSettings(BaseModel):
     sweep_seconds: float = Field(2.0, gt=0, description="How often the relay looks for what it missed.")
     max_attempts: int = Field(3, ge=1)
     slice_seconds: float = Field(30.0, gt=0, description="A long ingest yields its worker so often.")
+    fair_slice_seconds: float = Field(1.0, gt=0, description="The same where another tenant's upload waits.")
     interactive_threads: int = Field(4, ge=1)
+    background_questions: int = Field(
+        2,
+        ge=1,
+        description="Questions that nobody waits for at work at once; the other threads serve people.",
+    )
     event_ttl_seconds: int = Field(3600, ge=1)
     engine_sample_seconds: float = Field(
         5.0, gt=0, description="How often the engines' counters are read, to hold the ledger against."

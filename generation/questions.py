@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from core.clock import utc_now
 from core.errors import EmptyInput, TooLong
 from core.ids import CollectionId, ConversationId, JobId
 from generation.constraints import OutputFormat, admit_format
@@ -98,10 +100,12 @@ def register_question(
     turn: NextTurn | None = None,
     background: bool = False,
     part_of: JobId | None = None,
+    deadline_seconds: float | None = None,
 ) -> Answer:
     """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
 
-    `background`: nobody waits for it, so the engine answers others first. `part_of`: the job that asks.
+    `background`: nobody waits for it, so others are answered first. `part_of`: the job that asks.
+    `deadline_seconds`: it fails if it is not answered by then.
 
     Raises:
         NotFound: no such collection of the tenant.
@@ -122,11 +126,13 @@ def register_question(
     job = JobRepository(session, principal.tenant_id).create(
         ANSWER_KIND,
         queue="interactive",
-        payload={"background": True} if background else {},
+        payload={},
         collection_id=collection_id,
         key_id=principal.key_id,
         max_attempts=max_attempts,
         part_of=part_of,
+        background=background,
+        deadline_at=None if deadline_seconds is None else utc_now() + timedelta(seconds=deadline_seconds),
     )
     return AnswerRepository(session, principal.tenant_id).create(
         JobId(job.id),
@@ -146,6 +152,7 @@ def register_turn(
     parameters: QuestionParameters,
     *,
     max_attempts: int,
+    deadline_seconds: float | None = None,
 ) -> Answer:
     """A queued answer that is the conversation's next turn, in the caller's transaction.
 
@@ -163,4 +170,5 @@ def register_turn(
         parameters,
         max_attempts=max_attempts,
         turn=turn,
+        deadline_seconds=deadline_seconds,
     )

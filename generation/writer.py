@@ -292,7 +292,13 @@ class AnswerWriter:
                     consumption.engine = engine_before.then(delta.timings)
                 if not delta.text:
                     continue
-                data = {"text": delta.text, "usage": usage_json(consumption.usage), "attempt": job.attempt}
+                after = len(text) - len(delta.text)
+                data = {
+                    "text": delta.text,
+                    "after": after,
+                    "usage": usage_json(consumption.usage),
+                    "attempt": job.attempt,
+                }
                 self._events.publish(job.id, "delta", data)
         attempt.note_cached(consumption.usage.cached_tokens - before.cached_tokens)
         return text.strip(), finish_reason

@@ -41,6 +41,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.index_segments import IndexSegmentRepository
 from storage.job_run import JobRun, RunOutcome
+from storage.jobs import JobQueue
 from storage.models import Chunk, Page, UploadedFile
 from storage.page_layout import pack_layout
 from storage.prewarm_jobs import PromptHeads, request_prewarm
@@ -130,12 +131,12 @@ class IngestPipeline:
 
     def run(self, run: JobRun) -> RunOutcome:
         """Work through the upload's files until done, or until the slice ends."""
-        deadline = time.monotonic() + self._settings.worker.slice_seconds
+        started_at = time.monotonic()
         group = Group()
         waiting = False
         for file in self._list_open(run):
             run.checkpoint()
-            if time.monotonic() > deadline:
+            if self._is_over(run, time.monotonic() - started_at):
                 self._publish(run, group)
                 return "yielded"
             # The same bytes twice in one upload; or a file that may have killed a worker, whose
@@ -168,6 +169,15 @@ class IngestPipeline:
                     max_attempts=self._settings.worker.max_attempts,
                 )
         return "done"
+
+    def _is_over(self, run: JobRun, seconds: float) -> bool:
+        """Whether a slice that took so long by now is to end, since others want the worker."""
+        limits = self._settings.worker
+        if seconds < limits.fair_slice_seconds:
+            return False
+        with self._database.read() as session:
+            awaited = JobQueue(session).is_awaited("ingest", besides=run.job.tenant_id)
+        return awaited or seconds > limits.slice_seconds
 
     def _request_prewarm(self, session: Session, tenant_id: TenantId, collection_id: CollectionId) -> None:
         """Where there is something to prewarm: what is new may stand in the way of what was cached."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -46,9 +47,12 @@ class EventBus:
         """True as soon as somebody woke the relay, False after the time."""
         return self.client.blpop([WAKE_KEY], timeout=timeout_seconds) is not None
 
-    def queue_length(self, queue: str) -> int:
-        """Messages that wait in a Celery queue (a Redis list of that name)."""
-        return int(self.client.llen(queue))
+    def queue_lengths(self, queues: Sequence[str]) -> list[int]:
+        """Messages that wait in each Celery queue (a Redis list of that name)."""
+        pipe = self.client.pipeline(transaction=False)
+        for queue in queues:
+            pipe.llen(queue)
+        return [int(length) for length in pipe.execute()]
 
     def publish(self, job_id: JobId, event: str, data: dict[str, Any]) -> None:
         """Append an event to the job's stream. A failure is logged: SQL has the outcome."""

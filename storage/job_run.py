@@ -8,9 +8,9 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from core.cancellation import Checkpoint
-from core.errors import JobCancelled, LeaseLost
+from core.errors import JobCancelled, LeaseLost, LongleafError
 from core.ids import JobId
-from storage.jobs import ClaimedJob, JobQueue, LeaseState
+from storage.jobs import ClaimedJob, JobQueue, LeaseState, deadline_exceeded
 
 RunOutcome = Literal["done", "yielded", "postponed"]
 """`done`: the run ended its job. `yielded`: there is more to do, in a later slice. `postponed`: there is,
@@ -21,7 +21,7 @@ but what it needs is taken now, so that it had better come back in a while."""
 class JobRun:
     """`checkpoint` between steps; `confirm` or `succeed` in the transaction of an effect.
 
-    Both raise `JobCancelled` or `LeaseLost` when the job is no longer this worker's, which rolls
+    All raise `JobCancelled`, `DeadlineExceeded` or `LeaseLost` when the job is no longer this worker's, which rolls
     the transaction back: an effect becomes visible only together with a held lease.
     """
 
@@ -30,13 +30,14 @@ class JobRun:
     checkpoint: Checkpoint
 
     def confirm(self, session: Session) -> None:
-        raise_unless_held(JobQueue(session).confirm_lease(self.job.id, self.owner), self.job.id)
+        raise_unless_held(JobQueue(session).confirm_lease(self.job.id, self.owner), self.job)
 
     def succeed(self, session: Session) -> None:
         """End the job as succeeded, with the rest of this transaction."""
         status = JobQueue(session).finish(self.job.id, self.owner)
         if status != "succeeded":
-            raise_unless_held("cancelled" if status == "cancelled" else "lost", self.job.id)
+            states: dict[str, LeaseState] = {"cancelled": "cancelled", "failed": "overdue"}
+            raise_unless_held(states.get(status, "lost"), self.job)
 
     def set_progress(self, session: Session, progress: dict[str, Any]) -> None:
         JobQueue(session).set_progress(self.job.id, self.owner, progress)
@@ -46,8 +47,15 @@ def job_cancelled(job_id: JobId) -> JobCancelled:
     return JobCancelled(f"Job {job_id} was cancelled.", job_id=job_id)
 
 
-def raise_unless_held(state: LeaseState, job_id: JobId) -> None:
-    if state == "cancelled":
-        raise job_cancelled(job_id)
+def raise_unless_held(state: LeaseState, job: ClaimedJob) -> None:
     if state == "lost":
-        raise LeaseLost(f"Job {job_id} was taken up by another worker.", job_id=job_id)
+        raise LeaseLost(f"Job {job.id} was taken up by another worker.", job_id=job.id)
+    if (error := unwanted(state, job)) is not None:
+        raise error
+
+
+def unwanted(state: LeaseState, job: ClaimedJob) -> LongleafError | None:
+    """Why a job that this worker holds is to be ended without success; None where it is not."""
+    if state == "cancelled":
+        return job_cancelled(job.id)
+    return deadline_exceeded(job.id, job.deadline_at) if state == "overdue" else None

@@ -6,6 +6,8 @@ queued ──claim──▶ running ──finish──▶ succeeded | failed
   ├────retry─────────┤   a passing fault, attempts left
   └──lease expired───┘   the worker died, attempts left (else failed)
 queued | running ──cancel──▶ cancelled   (running: at its next checkpoint; beats completion)
+queued | running ──deadline──▶ failed     (running: at its next checkpoint)
+failed | cancelled ──retry──▶ queued      by request; attempts go on counting
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
 
 COMES_FROM: Mapping[JobStatus, frozenset[JobStatus]] = {
-    "queued": frozenset({"running"}),
+    "queued": frozenset({"running", "failed", "cancelled"}),
     "running": frozenset({"queued"}),
     "succeeded": frozenset({"running"}),
-    "failed": frozenset({"running"}),
+    "failed": frozenset({"queued", "running"}),
     "cancelled": frozenset({"queued", "running"}),
 }
 """For each status those that it may follow."""
@@ -49,7 +51,7 @@ def move_job(
     moved = session.scalars(
         update(Job)
         .where(Job.id == job_id, Job.status.in_(COMES_FROM[to]), *conditions)
-        .values(status=to, **values)
+        .values(status=to, version=Job.version + 1, **values)
         .returning(Job)
         .execution_options(populate_existing=True, synchronize_session=False)
     ).one_or_none()

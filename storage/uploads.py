@@ -101,6 +101,23 @@ class UploadedFileRepository:
             .values(status="failed", error_code=code, error_detail=detail)
         )
 
+    def reopen(self, job_id: JobId) -> int:
+        """Have the job's failed files worked on again, as if for the first time; how many.
+
+        Those that were refused while they came in have nothing to work on.
+        """
+        result = self._session.execute(
+            update(UploadedFile)
+            .where(
+                UploadedFile.tenant_id == self._tenant_id,
+                UploadedFile.job_id == job_id,
+                UploadedFile.status == "failed",
+                UploadedFile.content_hash != "",
+            )
+            .values(status="queued", attempts=0, error_code=None, error_detail=None)
+        )
+        return int(result.rowcount)  # type: ignore[attr-defined]
+
     def wanted_hashes(self) -> frozenset[str]:
         """Content hashes of all files that a live document has or that are still to be read."""
         documents = select(Document.content_hash).where(

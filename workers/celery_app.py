@@ -6,7 +6,7 @@ from celery import Celery
 from kombu import Queue
 
 from core.settings import Settings
-from storage.jobs import QUEUES
+from storage.queues import QUEUES
 
 TASK_NAME = "longleaf.run_job"
 

@@ -30,7 +30,7 @@ from core.priority import working_at
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.events import EventBus
-from storage.job_run import JobRun, RunOutcome, job_cancelled, raise_unless_held
+from storage.job_run import JobRun, RunOutcome, raise_unless_held, unwanted
 from storage.jobs import ClaimedJob, JobQueue, LeaseState
 
 log = structlog.get_logger()
@@ -65,7 +65,12 @@ class Lease:
 
     def __enter__(self) -> Checkpoint:
         self._thread.start()
-        return lambda: raise_unless_held(self._state, self._job.id)
+        return self._look
+
+    def _look(self) -> None:
+        due, state = self._job.deadline_at, self._state
+        # The time is known without asking, so that it is over at once and not at the next beat.
+        raise_unless_held("overdue" if state == "held" and due and due <= utc_now() else state, self._job)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -168,8 +173,8 @@ class JobExecutor:
         due = utc_now() + timedelta(seconds=seconds) if seconds else None
         with self._database.write() as session:
             state = JobQueue(session).yield_job(run.job.id, run.owner, available_at=due)
-        if state == "cancelled":
-            self._end(run, job_cancelled(run.job.id))
+        if (error := unwanted(state, run.job)) is not None:
+            self._end(run, error)
 
     def _retry_or_end(self, run: JobRun, error: LongleafError) -> None:
         """Exponential backoff with jitter, so that many jobs do not return at once."""
@@ -181,8 +186,8 @@ class JobExecutor:
         due = utc_now() + timedelta(seconds=delay)
         with self._database.write() as session:
             state = JobQueue(session).retry(run.job.id, run.owner, available_at=due)
-        if state == "cancelled":
-            self._end(run, job_cancelled(run.job.id))
+        if (unwanted_now := unwanted(state, run.job)) is not None:
+            self._end(run, unwanted_now)
 
     def _announce(self, job: ClaimedJob, status: str, *, code: str = "") -> None:
         log.info("job.finished", job_id=job.id, status=status, code=code)

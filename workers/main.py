@@ -14,7 +14,7 @@ from bootstrap.worker_services import WorkerServices, build_worker_services
 from core.ids import JobId
 from core.logging import configure_logging
 from core.settings import WorkerSettings, load_settings
-from storage.jobs import QUEUES
+from storage.queues import QUEUES
 from workers.celery_app import TASK_NAME, create_celery
 from workers.execution import JobExecutor
 

@@ -29,12 +29,14 @@ from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.engine_counters import forget_samples
-from storage.jobs import QUEUES, JobQueue
+from storage.jobs import JobQueue
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
+from storage.queues import QUEUES
 from storage.uploads import UploadedFileRepository
 from tenancy.tenants import list_tenant_ids
-from workers.celery_app import TASK_NAME, create_celery
+from workers.celery_app import create_celery
+from workers.dispatch import LOOK_AGAIN_SECONDS, Dispatcher
 from workers.engine_starts import EngineStarts
 from workers.execution import FINISHED_EVENT
 from workers.scheduler import Scheduler
@@ -46,6 +48,9 @@ TIDY_SECONDS = 900.0
 SAMPLES_KEPT = timedelta(days=400)
 """The ledger can be held against the engines' counters for so long."""
 
+OVERDUE_GRACE = timedelta(seconds=30)
+"""A worker ends what it runs at the deadline itself, and knows best what was burned; after so long it
+is taken not to look."""
 BLOB_GRACE = timedelta(hours=24)
 """An upload's files are stored before its rows are written, so a young file may have none yet."""
 
@@ -55,8 +60,13 @@ class Relay:
 
     def __init__(self, services: ApiServices, celery: Celery) -> None:
         self._services = services
-        self._celery = celery
         self._settings = services.settings.worker
+        self._dispatcher = Dispatcher(
+            services.database,
+            services.events,
+            celery,
+            max_background=self._settings.background_questions,
+        )
         self._swept_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
@@ -132,6 +142,9 @@ class Relay:
                     )
 
     def _wait(self) -> None:
+        if self._dispatcher.holds_back:
+            self._services.events.wait_for_wake(LOOK_AGAIN_SECONDS)
+            return
         with self._services.database.read() as session:
             due_at = Outbox(session).next_due_at()
         timeout = self._settings.sweep_seconds
@@ -142,23 +155,17 @@ class Relay:
             self._services.events.wait_for_wake(max(timeout, 0.01))
 
     def send_due(self) -> int:
-        """Send every message that is due; how many."""
-        with self._services.database.write() as session:
-            messages = Outbox(session).claim_unsent(utc_now())
-            for message in messages:
-                self._celery.send_task(
-                    TASK_NAME, args=[message.job_id], queue=message.queue, task_id=message.id
-                )
-                message.sent_at = utc_now()
-        return len(messages)
+        """Send what is due and what workers can soon take; how many messages."""
+        return self._dispatcher.send_due()
 
     def sweep(self) -> None:
         """Take up jobs of dead workers; announce again what the broker has lost."""
         self._swept_at = time.monotonic()
         with self._services.database.write() as session:
-            ended = JobQueue(session).take_up_expired()
+            queue = JobQueue(session)
+            ended = [*queue.take_up_expired(), *queue.end_overdue(running_before=utc_now() - OVERDUE_GRACE)]
         for job in ended:
-            log.warning("job.parked", job_id=job.id, status=job.status, attempts=job.attempt)
+            log.warning("job.ended", job_id=job.id, status=job.status, code=job.error_code)
             self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
         self._announce_lost()
         with self._services.database.write() as session:
@@ -208,9 +215,8 @@ class Relay:
     def _announce_lost(self) -> None:
         """A queue that is empty in the broker while SQL has jobs in it has lost them."""
         before = utc_now() - timedelta(seconds=UNHEARD_AFTER_SECONDS)
-        for queue in QUEUES:
-            if self._services.events.queue_length(queue) > 0:
-                continue
+        lengths = self._services.events.queue_lengths(QUEUES)
+        for queue in (queue for queue, length in zip(QUEUES, lengths, strict=True) if not length):
             with self._services.database.write() as session:
                 outbox = Outbox(session)
                 for job in outbox.list_unheard(queue, before):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -19,13 +19,6 @@ from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
 
 router = APIRouter(prefix="/v1/answers", tags=["answers"], responses=problems(401, 403, 422))
-
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events.",
-        "content": {streaming.MEDIA_TYPE: {"schema": {"type": "string"}}},
-    }
-}
 
 
 @router.get("", responses=problems(404))
@@ -53,7 +46,9 @@ def get_answer(answer_id: str, principal: Asker, services: Services) -> Answer:
     return AnswerReader(services.database, principal.tenant_id).get(AnswerId(answer_id))
 
 
-@router.get("/{answer_id}/events", response_class=StreamingResponse, responses=_STREAM | problems(404))
+@router.get(
+    "/{answer_id}/events", response_class=StreamingResponse, responses=streaming.EVENTS | problems(404)
+)
 async def follow_answer(
     request: Request,
     answer_id: str,

@@ -128,6 +128,7 @@ async def ask_in_conversation(
             body.question,
             body.parameters(),
             max_attempts=services.settings.worker.max_attempts,
+            deadline_seconds=body.deadline_seconds,
         )
 
     asking = Asking(

@@ -33,7 +33,8 @@ async def ask_question(
     `Accept: text/event-stream`, the answer comes as server-sent events: `accepted`, `started`,
     `passages`, `delta`, `restart` (discard the text so far), and last `done` or `error`. What a
     model writes is streamed as it is written; `done` has the answer as it was checked, which is the
-    one stored. An answer that fails is the problem it failed with. Hanging up does not cancel it.
+    one stored. An answer that fails is the problem it failed with. Hanging up does not
+    cancel it, unless `on_disconnect` is `cancel`.
     """
 
     def register(session: Session) -> models.Answer:
@@ -44,6 +45,7 @@ async def ask_question(
             body.question,
             body.parameters(),
             max_attempts=services.settings.worker.max_attempts,
+            deadline_seconds=body.deadline_seconds,
         )
 
     asking = Asking(

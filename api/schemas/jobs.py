@@ -60,10 +60,13 @@ class Job(View):
     schedule_id: str | None = Field(description="The schedule that began it, or began what it is part of.")
     progress: dict[str, Any] = Field(description="For `ingest`: `files_done` of `files_total`, and more.")
     attempt: int = Field(description="How often it was started.")
+    max_attempts: int = Field(description="How often it may be, while no worker's fault passes.")
+    version: int = Field(description="Counts its changes; the id of its events.")
     error: Failure | None = Field(description="Why it failed; null otherwise.")
     created_at: datetime = Field(description="When it was accepted.")
     started_at: datetime | None = Field(description="When its latest attempt began.")
     finished_at: datetime | None = Field(description="When it ended.")
+    deadline_at: datetime | None = Field(description="When it fails unless it has ended; null: never.")
     files: list[File] | None = Field(None, description="For `ingest`, when asked for by its id.")
     answer_id: str | None = Field(None, description="For `answer`: what it writes.")
 
@@ -84,10 +87,13 @@ class Job(View):
             schedule_id=row.schedule_id,
             progress=row.progress,
             attempt=row.attempt,
+            max_attempts=row.max_attempts,
+            version=row.version,
             error=failure(row.error_code, row.error_detail),
             created_at=row.created_at,
             started_at=row.started_at,
             finished_at=row.finished_at,
+            deadline_at=row.deadline_at,
             files=None if files is None else [File.of(file) for file in files],
             answer_id=answer_id,
         )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
@@ -23,6 +23,7 @@ from generation.sampling import contradictions, given_controls
 from retrieval.filters import DocumentFilter
 
 MAX_WAIT_SECONDS = 300.0
+MAX_DEADLINE_SECONDS = 7 * 24 * 3600.0
 
 
 def _storable(moment: datetime) -> datetime:
@@ -162,6 +163,18 @@ class Question(QuestionOptions):
 
     question: FreeText = Field(description="In any language; answered from the collection's documents only.")
     stream: bool = Field(False, description="Answer with server-sent events.")
+    deadline_seconds: float | None = Field(
+        None,
+        gt=0,
+        le=MAX_DEADLINE_SECONDS,
+        allow_inf_nan=False,
+        description="Fails with `deadline_exceeded` if it is not answered by then; null: it may take its time.",
+    )
+    on_disconnect: Literal["finish", "cancel"] = Field(
+        "finish",
+        description="What becomes of the question when who waits for it, or follows its stream, goes away: "
+        "it is answered all the same, or cancelled.",
+    )
     wait_seconds: float = Field(
         60.0,
         ge=0,

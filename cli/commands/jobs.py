@@ -22,6 +22,9 @@ def list_jobs(
     context: typer.Context,
     status: Annotated[str | None, typer.Option("--status", help="queued, running, succeeded, …")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="ingest or answer.")] = None,
+    parked: Annotated[
+        bool, typer.Option("--parked", help="Only those given up because their workers kept dying.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
     url: UrlOption = "",
@@ -29,7 +32,7 @@ def list_jobs(
 ) -> None:
     """List jobs."""
     with connect(context, url=url, key=key) as client:
-        jobs = list(islice(client.list_jobs(status=status, kind=kind), limit))
+        jobs = list(islice(client.list_jobs(status=status, kind=kind, parked=parked), limit))
     if as_json:
         print_json({"items": jobs})
         return
@@ -87,6 +90,45 @@ def cancel_job(
         print_json(job)
     else:
         say(f"{job['id']} is {job['status']}.")
+
+
+@app.command("retry")
+def retry_job(
+    context: typer.Context,
+    job_id: JobArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+) -> None:
+    """Try a job again that failed or was cancelled."""
+    with connect(context, url=url, key=key) as client:
+        job = client.retry_job(job_id)
+    if as_json:
+        print_json(job)
+    else:
+        say(f"{job['id']} is {job['status']}; {job['attempt']} attempts so far.")
+
+
+@app.command("watch")
+def watch_job(
+    context: typer.Context,
+    job_id: JobArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+) -> None:
+    """Follow a job until it has ended; a line for each change. Exits with 1 unless it succeeded."""
+    job: Job | None = None
+    with connect(context, url=url, key=key) as client:
+        for job in client.watch_job(job_id):
+            if as_json:
+                print_json(job)
+            else:
+                say(f"{job['status']}, attempt {job['attempt']}  {_progress(job)}".rstrip())
+    if job is not None and job["error"]:
+        say(job["error"]["detail"], style="red")
+    if job is None or job["status"] != "succeeded":
+        raise typer.Exit(1)
 
 
 def _progress(job: Job) -> str:

@@ -14,7 +14,7 @@ from storage.models.documents import (
 )
 from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.extractions import Extraction, ExtractionRow
-from storage.models.jobs import Job, OutboxMessage, UploadedFile
+from storage.models.jobs import Job, OutboxMessage, QueuePause, UploadedFile
 from storage.models.ledger import EngineSample, LedgerEntry, Price
 from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
@@ -42,6 +42,7 @@ __all__ = [
     "OutboxMessage",
     "Page",
     "Price",
+    "QueuePause",
     "Schedule",
     "ScheduleRun",
     "Tenant",

@@ -7,6 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.clock import utc_now
+from core.priority import INTERACTIVE
 from storage.models.base import Base
 
 
@@ -14,8 +15,9 @@ class Job(Base):
     """Work to do. `status`: `queued running succeeded failed cancelled`.
 
     The row is the state; Celery only carries its id. While `running`, the worker named by
-    `lease_owner` holds it until `lease_expires_at`. What a schedule began, and what that began in turn,
-    names the schedule and its run.
+    `lease_owner` holds it until `lease_expires_at`. `version` counts the row's changes, so that who
+    follows the job knows which one was seen last. `priority`: lower goes first (core/priority.py). What a
+    schedule began, and what that began in turn, names the schedule and its run.
     """
 
     __tablename__ = "jobs"
@@ -24,6 +26,12 @@ class Job(Base):
         Index("ix_jobs_expiry", "status", "lease_expires_at"),
         Index("ix_jobs_schedule", "schedule_id", "status"),
         Index("ix_jobs_schedule_run", "schedule_run_id"),
+        Index(
+            "ix_jobs_deadline",
+            "deadline_at",
+            sqlite_where=text("finished_at IS NULL AND deadline_at IS NOT NULL"),
+            postgresql_where=text("finished_at IS NULL AND deadline_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -34,6 +42,7 @@ class Job(Base):
     schedule_run_id: Mapped[str | None]
     kind: Mapped[str]
     queue: Mapped[str]
+    priority: Mapped[int] = mapped_column(default=INTERACTIVE, server_default="0")
     status: Mapped[str] = mapped_column(default="queued")
     payload: Mapped[dict[str, Any]] = mapped_column(default=dict)
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -42,6 +51,8 @@ class Job(Base):
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     cancel_requested_at: Mapped[datetime | None]
+    deadline_at: Mapped[datetime | None]
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
     lease_owner: Mapped[str | None]
     lease_expires_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
@@ -60,14 +71,40 @@ class OutboxMessage(Base):
             sqlite_where=text("sent_at IS NULL"),
             postgresql_where=text("sent_at IS NULL"),
         ),
+        Index(
+            "ix_outbox_waiting",
+            "queue",
+            "tenant_id",
+            "priority",
+            "id",
+            sqlite_where=text("sent_at IS NULL"),
+            postgresql_where=text("sent_at IS NULL"),
+        ),
+        Index("ix_outbox_job_id", "job_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     queue: Mapped[str]
     kind: Mapped[str]
+    priority: Mapped[int] = mapped_column(default=INTERACTIVE)
     available_at: Mapped[datetime] = mapped_column(default=utc_now)
     sent_at: Mapped[datetime | None]
+
+
+class QueuePause(Base):
+    """While the row is there, no job of the queue begins: none at all, or none of one tenant.
+
+    `scope` is the tenant's id, or `*` for everybody.
+    """
+
+    __tablename__ = "queue_pauses"
+
+    queue: Mapped[str] = mapped_column(primary_key=True)
+    scope: Mapped[str] = mapped_column(primary_key=True)
+    reason: Mapped[str] = mapped_column(default="")
+    paused_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
 class UploadedFile(Base):

@@ -31,6 +31,11 @@ SCOPES = {
     "list_jobs": {"ask", "ingest"},
     "get_job": {"ask", "ingest"},
     "cancel_job": {"ask", "ingest"},
+    "retry_job": {"ask", "ingest"},
+    "follow_job": {"ask", "ingest"},
+    "list_queues": set(),
+    "pause_queue": set(),
+    "resume_queue": set(),
     "ask_question": {"ask"},
     "create_quote": {"ask"},
     "list_answers": {"ask"},
@@ -86,6 +91,7 @@ NAMING_NO_OBJECT = {
     "create_collection",
     "list_collections",
     "list_jobs",
+    "list_queues",
     "create_quote",
     "list_answers",
     "create_conversation",
@@ -134,6 +140,8 @@ BODIES = {
         "effective_from": "2020-01-01T00:00:00Z",
     },
     "correct_ledger_entry": {"entry_id": "nothing_here", "reason": "x"},
+    "pause_queue": {},
+    "resume_queue": {},
 }
 
 OPERATORS = {
@@ -142,6 +150,9 @@ OPERATORS = {
     "withdraw_price",
     "correct_ledger_entry",
     "get_reconciliation",
+    "list_queues",
+    "pause_queue",
+    "resume_queue",
 }
 """For an administrator of the default tenant alone, who may name anybody's objects."""
 
