@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "restart": "bench.restart",
     "position_reuse": "bench.position_reuse",
     "prefix": "bench.prefix",
+    "schedules": "bench.schedules",
 }
 
 

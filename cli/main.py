@@ -28,6 +28,7 @@ from cli.commands import (
     plan,
     prices,
     queues,
+    schedules,
     tenants,
     trace,
     up,
@@ -87,6 +88,7 @@ app.add_typer(doctor.app, name="doctor")
 app.add_typer(evaluations.app, name="eval")
 app.add_typer(extractions.app, name="extract")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
 app.add_typer(queues.app, name="queues")
 app.add_typer(tenants.app, name="tenants")

@@ -29,6 +29,9 @@ from client.records import (
     Extraction,
     File,
     Job,
+    Schedule,
+    ScheduleRun,
+    Slot,
     Statement,
 )
 from client.uploads import UploadedBatch
@@ -53,6 +56,9 @@ __all__ = [
     "PassagesFound",
     "ProblemError",
     "Restarted",
+    "Schedule",
+    "ScheduleRun",
+    "Slot",
     "Started",
     "Statement",
     "UnreachableError",

@@ -35,6 +35,9 @@ from client.records import (
     Job,
     Queue,
     Quote,
+    Schedule,
+    ScheduleRun,
+    Slot,
 )
 from client.streaming import AnswerStream
 from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
@@ -473,6 +476,55 @@ class LongleafClient:
         path = f"/v1/evaluations/{first_id}/comparisons/{second_id}/report.html"
         timeout = max(self._timeout, _COMPARE_TIMEOUT_SECONDS)
         return self._send("GET", path, params={"language": language}, timeout=timeout).text
+
+    # Schedules
+
+    def create_schedule(
+        self, name: str, action: str, parameters: Mapping[str, Any], **options: Any
+    ) -> Schedule:
+        """Have work begin by itself.
+
+        Args:
+            action: what it does, such as `extraction`.
+            parameters: the body of the route that does it at once.
+            options: the API's own: `cron` with `time_zone` or `every_seconds`, `catch_up`, `overlap`, …
+        """
+        body = {"name": name, "action": action, "parameters": parameters, **options}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        return cast(Schedule, self._json("POST", "/v1/schedules", json=body, headers=headers))
+
+    def get_schedule(self, schedule_id: str) -> Schedule:
+        return cast(Schedule, self._json("GET", f"/v1/schedules/{schedule_id}"))
+
+    def list_schedules(self, *, action: str | None = None) -> Iterator[Schedule]:
+        """Newest first."""
+        yield from cast(Iterator[Schedule], self._items("/v1/schedules", {"action": action}))
+
+    def change_schedule(self, schedule_id: str, **changes: Any) -> Schedule:
+        """What is left out stays; `paused` pauses or resumes it."""
+        return cast(Schedule, self._json("PATCH", f"/v1/schedules/{schedule_id}", json=changes))
+
+    def delete_schedule(self, schedule_id: str) -> None:
+        """The jobs that it has begun go on."""
+        self._send("DELETE", f"/v1/schedules/{schedule_id}")
+
+    def run_schedule(self, schedule_id: str) -> ScheduleRun:
+        """Have its work begin now; its slots stay as they are."""
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        return cast(ScheduleRun, self._json("POST", f"/v1/schedules/{schedule_id}/run", headers=headers))
+
+    def list_schedule_runs(self, schedule_id: str) -> Iterator[ScheduleRun]:
+        """What became of each slot, newest first."""
+        yield from cast(Iterator[ScheduleRun], self._items(f"/v1/schedules/{schedule_id}/runs"))
+
+    def list_next_slots(self, schedule_id: str, *, count: int = 10) -> list[Slot]:
+        """When it is due next."""
+        body = self._json("GET", f"/v1/schedules/{schedule_id}/next", params={"count": count})
+        return cast(list[Slot], body["items"])
+
+    def preview_schedule(self, **times: Any) -> list[Slot]:
+        """When a schedule would be due that is not made: `cron`, `time_zone`, `every_seconds`, `count`, …"""
+        return cast(list[Slot], self._json("POST", "/v1/schedules/preview", json=times)["items"])
 
     # Traces
 

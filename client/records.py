@@ -67,6 +67,7 @@ class _JobBase(TypedDict):
     queue: str
     status: JobStatus
     collection_id: str | None
+    schedule_id: str | None
     progress: dict[str, Any]
     attempt: int
     max_attempts: int
@@ -318,3 +319,47 @@ class Evaluation(TypedDict):
     error: Failure | None
     created_at: str
     finished_at: str | None
+
+
+class Schedule(TypedDict):
+    """`cron` in `time_zone`, or `every_seconds`; `next_at` is the slot to come."""
+
+    id: str
+    name: str
+    action: str
+    parameters: dict[str, Any]
+    cron: str | None
+    time_zone: str
+    every_seconds: int | None
+    catch_up: Literal["skip", "latest", "all"]
+    overlap: Literal["skip", "queue", "cancel_previous"]
+    start_at: str | None
+    end_at: str | None
+    next_at: str | None
+    paused: bool
+    pause_reason: Failure | None
+    created_at: str
+
+
+class ScheduleRun(TypedDict):
+    """What became of a slot: `status` and `costs` are its job's; without a job, `reason` says why."""
+
+    id: str
+    schedule_id: str
+    slot_at: str | None
+    first_slot_at: str | None
+    outcome: Literal["started", "waiting", "skipped", "failed"]
+    reason: Failure | None
+    job_id: str | None
+    status: JobStatus | None
+    error: Failure | None
+    costs: list[Cost]
+    created_at: str
+    finished_at: str | None
+
+
+class Slot(TypedDict):
+    """An instant in UTC, and as the zone's clock shows it."""
+
+    at: str
+    local: str

@@ -26,6 +26,7 @@ from core.settings import load_settings
 from inference.kv_store.block_keys import manifest_name
 from inference.kv_store.block_store import manifest_names, purge
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
+from schedules.scheduler import Scheduler
 from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.engine_counters import forget_samples
@@ -39,7 +40,6 @@ from workers.celery_app import create_celery
 from workers.dispatch import LOOK_AGAIN_SECONDS, Dispatcher
 from workers.engine_starts import EngineStarts
 from workers.execution import FINISHED_EVENT
-from workers.scheduler import Scheduler
 
 log = structlog.get_logger()
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from typer.testing import CliRunner
 
+from cli.main import app
 from storage.models import Job, LedgerEntry
-from tests.api_fixtures import House, make_document, open_house
+from tests.api_fixtures import House, make_document, open_house, serve
 
 SCHEMA = {"type": "object", "properties": {"名称": {"type": "string"}, "revenue": {"type": "integer"}}}
 
@@ -181,3 +185,30 @@ def test_jobs_that_nobody_scheduled_name_no_schedule(house: House, collection_id
     made = house.client.post("/v1/extractions", headers=house.key("ask"), json=body).json()
     with house.services.database.read() as session:
         assert session.scalar(select(Job.schedule_id).where(Job.id == made["job_id"])) is None
+
+
+def test_the_command_line_keeps_schedules(house: House, collection_id: str, tmp_path: Path) -> None:
+    order = tmp_path / "table.json"
+    order.write_text(json.dumps({"schema": SCHEMA}), encoding="utf-8")
+    key = house.issue("ask", "ingest")
+    with serve(house.services) as (host, port):
+
+        def run(*words: str) -> str:
+            where = ["--url", f"http://{host}:{port}", "--key", key]
+            result = CliRunner().invoke(app, ["schedules", *words, *where])
+            assert result.exit_code == 0, result.output
+            return result.output
+
+        times = ("--cron", "30 2 * * *", "--time-zone", "Asia/Shanghai")
+        options = ("--action", "extraction", "--parameters", str(order), "-c", collection_id)
+        assert "夜间 nightly" in run("add", "夜间 nightly", *options, *times)
+        [made, *_] = house.client.get("/v1/schedules", headers=house.key("ask")).json()["items"]
+        assert run("next", made["id"], "--count", "2").count("T02:30:00+08:00") == 2
+        assert "T02:30:00+08:00" in run("preview", *times)
+        assert "began job_" in run("run", made["id"])
+        assert "started" in run("runs", made["id"])
+        assert "paused" in run("pause", made["id"])
+        assert "30 2 * * * (Asia/Shanghai)" in run("resume", made["id"])
+        assert "夜间 nightly" in run("list")
+        assert "overlapping runs: skip" in run("show", made["id"])
+        assert "deleted" in run("delete", made["id"])

@@ -17,6 +17,7 @@ from core.ids import JobId, ScheduleId, TenantId
 from schedules.actions import ScheduledAction
 from schedules.firing import ScheduleRunner
 from schedules.registration import change_schedule, register_schedule
+from schedules.scheduler import POLL_SECONDS, Scheduler
 from storage.database import Database
 from storage.jobs import JobRepository
 from storage.models import Job, OutboxMessage, Schedule, ScheduleRun
@@ -24,7 +25,6 @@ from storage.schedules import ScheduleQueue, ScheduleRepository
 from tenancy.keys import issue_key
 from tenancy.principal import Principal, Scope
 from tenancy.tenants import create_tenant
-from workers.scheduler import POLL_SECONDS, Scheduler
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
