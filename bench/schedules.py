@@ -190,10 +190,14 @@ def _simulate(
         excused = [(run.first_slot_at or run.slot_at, run.slot_at) for run in own if run.outcome == "skipped"]
         num_expected += len(wanted)
         missed += sum(1 for slot in wanted if not ran[slot])
-        missed += sum(1 for slot in left_out if not any(first <= slot <= last for first, last in excused))
+        missed += sum(1 for slot in left_out if not _is_in(slot, excused))
         doubled += sum(ran.values()) - sum(1 for slot in wanted if ran[slot])
     num_slots = sum(map(len, slots.values()))
     return _Tally(num_slots, num_expected, missed, doubled, num_wakes, time.monotonic() - began)
+
+
+def _is_in(slot: datetime, spans: Sequence[tuple[datetime | None, datetime | None]]) -> bool:
+    return any(first <= slot <= last for first, last in spans if first is not None and last is not None)
 
 
 def _principal(database: Database, now: datetime) -> Principal:
