@@ -35,6 +35,7 @@ from api.routes import (
     tenants,
     traces,
     uploads,
+    webhooks,
 )
 from bootstrap.api_services import ApiServices, build_api_services
 from core.logging import configure_logging
@@ -58,6 +59,7 @@ _NOUNS = (
     reports,
     ledger,
     prices,
+    webhooks,
     keys,
     tenants,
     health,

@@ -32,6 +32,7 @@ TAGS = [
     {"name": "extractions", "description": "Tables out of documents, with a citation for each cell."},
     {"name": "schedules", "description": "Work that begins by itself when it is due."},
     {"name": "reports", "description": "What was consumed, and what it cost."},
+    {"name": "webhooks", "description": "Be told of what happens, signed, with a log of each delivery."},
     {"name": "keys", "description": "API keys of the tenant."},
     {"name": "tenants", "description": "Who owns what; for the operator."},
     {"name": "operation", "description": "Health and metrics."},

@@ -34,6 +34,7 @@ STATUS: Mapping[type[LongleafError], int] = {
     errors.ModelUnavailable: 503,
     errors.EngineIncapable: 501,
     errors.OutputInvalid: 502,
+    errors.DeliveryFailed: 502,
 }
 """An error that is not listed has its nearest ancestor's status."""
 

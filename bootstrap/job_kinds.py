@@ -26,6 +26,7 @@ from storage.jobs import JobRepository
 from storage.models import Job
 from storage.prewarm_jobs import PREWARM_KIND
 from storage.uploads import UploadedFileRepository
+from storage.webhooks import WEBHOOK_KIND, close_delivery, notify_job_finished
 from tenancy.principal import Scope
 
 
@@ -93,6 +94,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
     EXTRACT_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),
     PREWARM_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
+    WEBHOOK_KIND: JobKind(Scope.ADMIN, close=close_delivery, reopen=_nothing_was_closed),
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)
@@ -127,3 +129,4 @@ def finish_job(session: Session, job: Job) -> None:
     """What is due when a job has ended, whoever ended it: every database that jobs end in is given this."""
     if job.status != "succeeded":
         kind_of(job.kind).close(session, job)
+    notify_job_finished(session, job)

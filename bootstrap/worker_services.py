@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
+from bootstrap.delivery_services import build_webhook_pipeline
 from bootstrap.engine_services import connect_engine, connect_small_model
 from bootstrap.extraction_services import build_extraction_pipeline
 from bootstrap.prewarm_services import build_prewarm
@@ -40,6 +41,8 @@ from storage.database import Database
 from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads
 from storage.prewarm_jobs import PREWARM_KIND
+from storage.webhooks import WEBHOOK_KIND
+from tenancy.webhooks.pipeline import WebhookPipeline
 
 Handlers = Mapping[
     str,
@@ -49,7 +52,8 @@ Handlers = Mapping[
     | EvaluationPipeline
     | ExtractionPipeline
     | AttentionPipeline
-    | PrewarmPipeline,
+    | PrewarmPipeline
+    | WebhookPipeline,
 ]
 
 
@@ -153,6 +157,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
                 model_revision=served.revision,
             ),
             PREWARM_KIND: build_prewarm(settings, shared.database, served, ledger),
+            WEBHOOK_KIND: build_webhook_pipeline(settings, shared.database),
             EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
             EXTRACT_KIND: build_extraction_pipeline(
                 settings=settings.ask,

@@ -33,6 +33,7 @@ from cli.commands import (
     trace,
     up,
     upload,
+    webhooks,
 )
 from cli.errors import ReportingGroup
 from cli.options import Home
@@ -92,4 +93,5 @@ app.add_typer(schedules.app, name="schedules")
 app.add_typer(keys.app, name="keys")
 app.add_typer(queues.app, name="queues")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(models.app, name="models")

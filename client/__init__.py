@@ -23,6 +23,7 @@ from client.records import (
     Citation,
     Collection,
     Conversation,
+    Delivery,
     Document,
     DocumentPage,
     Evaluation,
@@ -33,8 +34,10 @@ from client.records import (
     ScheduleRun,
     Slot,
     Statement,
+    Webhook,
 )
 from client.uploads import UploadedBatch
+from client.webhooks import SignatureError, verify_webhook
 
 __all__ = [
     "Accepted",
@@ -44,6 +47,7 @@ __all__ = [
     "ClientError",
     "Collection",
     "Conversation",
+    "Delivery",
     "Delta",
     "Document",
     "DocumentPage",
@@ -58,9 +62,12 @@ __all__ = [
     "Restarted",
     "Schedule",
     "ScheduleRun",
+    "SignatureError",
     "Slot",
     "Started",
     "Statement",
     "UnreachableError",
     "UploadedBatch",
+    "Webhook",
+    "verify_webhook",
 ]

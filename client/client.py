@@ -28,6 +28,7 @@ from client.records import (
     AnswerMode,
     Collection,
     Conversation,
+    Delivery,
     Document,
     DocumentPage,
     Evaluation,
@@ -38,9 +39,11 @@ from client.records import (
     Schedule,
     ScheduleRun,
     Slot,
+    Webhook,
 )
 from client.streaming import AnswerStream
 from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
+from client.webhooks import verify_webhook
 
 _POLL_SECONDS = 0.3
 _FIRST_POLL_SECONDS = 0.02  # many jobs end at once, as an upload of known files does
@@ -617,6 +620,76 @@ class LongleafClient:
     def get_reconciliation(self, *, start: str | None = None, end: str | None = None) -> dict[str, Any]:
         """The ledger against the engines' counters; the operator's to see."""
         return self._json("GET", "/v1/reports/reconciliation", params=_given({"start": start, "end": end}))
+
+    # Webhooks: scope `admin`
+
+    verify_webhook = staticmethod(verify_webhook)
+
+    def create_webhook(
+        self, url: str, *, event_types: Sequence[str] = ("*",), description: str = ""
+    ) -> Webhook:
+        """Have events sent to a URL; `secret` holds what they are signed with, this once only."""
+        body = {"url": url, "event_types": list(event_types), "description": description}
+        return cast(Webhook, self._post_once("/v1/webhooks", json=body))
+
+    def get_webhook(self, webhook_id: str) -> Webhook:
+        return cast(Webhook, self._json("GET", f"/v1/webhooks/{webhook_id}"))
+
+    def list_webhooks(self) -> Iterator[Webhook]:
+        """Oldest first."""
+        yield from cast(Iterator[Webhook], self._items("/v1/webhooks"))
+
+    def change_webhook(
+        self,
+        webhook_id: str,
+        *,
+        url: str | None = None,
+        event_types: Sequence[str] | None = None,
+        description: str | None = None,
+        enabled: bool | None = None,
+    ) -> Webhook:
+        """What is None stays as it is. Enabling one forgets that it failed."""
+        values = {"url": url, "description": description, "enabled": enabled}
+        body = _given(values | {"event_types": None if event_types is None else list(event_types)})
+        return cast(Webhook, self._json("PATCH", f"/v1/webhooks/{webhook_id}", json=body))
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        """With its log."""
+        self._send("DELETE", f"/v1/webhooks/{webhook_id}")
+
+    def rotate_webhook_secret(self, webhook_id: str) -> Webhook:
+        """The webhook with a new `secret`; the old one signs too for 24 hours."""
+        return cast(Webhook, self._post_once(f"/v1/webhooks/{webhook_id}/rotate"))
+
+    def test_webhook(self, webhook_id: str) -> Delivery:
+        """An event `webhook.test` on its way; see `wait_for_attempt`."""
+        return cast(Delivery, self._post_once(f"/v1/webhooks/{webhook_id}/test"))
+
+    def get_delivery(self, webhook_id: str, delivery_id: str) -> Delivery:
+        return cast(Delivery, self._json("GET", f"/v1/webhooks/{webhook_id}/deliveries/{delivery_id}"))
+
+    def list_deliveries(self, webhook_id: str) -> Iterator[Delivery]:
+        """Newest first."""
+        yield from cast(Iterator[Delivery], self._items(f"/v1/webhooks/{webhook_id}/deliveries"))
+
+    def redeliver(self, webhook_id: str, delivery_id: str) -> Delivery:
+        """Send it once more, now, under the same id."""
+        path = f"/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver"
+        return cast(Delivery, self._post_once(path))
+
+    def wait_for_attempt(self, delivery: Delivery, *, timeout: float) -> Delivery:
+        """The delivery once it was tried once more, or as it is after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        webhook_id, num_before = delivery["webhook_id"], len(delivery["attempts"])
+        while len(delivery["attempts"]) == num_before and delivery["status"] not in FINAL_JOB_STATUSES:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+            delivery = self.get_delivery(webhook_id, delivery["id"])
+        return delivery
+
+    def _post_once(self, path: str, **arguments: Any) -> dict[str, Any]:
+        return self._json("POST", path, headers={"Idempotency-Key": str(uuid.uuid4())}, **arguments)
 
     # Keys and tenants: scope `admin`
 

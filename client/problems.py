@@ -2,6 +2,7 @@
 
 ClientError
 ├── ProblemError         the server said no, and why (RFC 9457)
+├── SignatureError       a webhook is not the server's: client/webhooks.py
 └── UnreachableError    nobody answered, or the connection broke for good
 """
 

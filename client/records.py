@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_JOB_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
@@ -363,3 +363,41 @@ class Slot(TypedDict):
 
     at: str
     local: str
+
+
+class Webhook(TypedDict):
+    """`disabled_reason` says why Longleaf disabled it, if it did. `secret` is in new ones alone."""
+
+    id: str
+    url: str
+    event_types: list[str]
+    description: str
+    enabled: bool
+    disabled_reason: str | None
+    failing_since: str | None
+    created_at: str
+    secret: NotRequired[str | None]
+
+
+class DeliveryAttempt(TypedDict):
+    at: str
+    seconds: float
+    status: int | None
+    response: str
+    error: str | None
+
+
+class Delivery(TypedDict):
+    """`id` is the header `webhook-id` of each attempt; `status` is that of its job."""
+
+    id: str
+    webhook_id: str
+    job_id: str
+    event_type: str
+    payload: dict[str, Any]
+    status: JobStatus
+    attempts: list[DeliveryAttempt]
+    next_attempt_at: str | None
+    error: Failure | None
+    created_at: str
+    finished_at: str | None

@@ -24,6 +24,7 @@
     │   ├── EngineOverloaded
     │   └── EngineIncapable
     ├── OutputInvalid           a model wrote what it must not
+    ├── DeliveryFailed          a webhook's receiver did not take it
     ├── Misconfigured
     └── StoreCorrupt
 
@@ -176,6 +177,11 @@ class EngineIncapable(ModelUnavailable):
 class OutputInvalid(LongleafError):
     code = "output_invalid"
     title = "The model did not answer in the form asked for"
+
+
+class DeliveryFailed(LongleafError):
+    code = "delivery_failed"
+    title = "The webhook could not be delivered"
 
 
 class Misconfigured(LongleafError):

@@ -19,6 +19,8 @@ EvaluationId = NewType("EvaluationId", str)
 ExtractionId = NewType("ExtractionId", str)
 ScheduleId = NewType("ScheduleId", str)
 ScheduleRunId = NewType("ScheduleRunId", str)
+WebhookId = NewType("WebhookId", str)
+DeliveryId = NewType("DeliveryId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

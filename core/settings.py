@@ -214,6 +214,21 @@ class AskSettings(BaseModel):
     trace_days: int | None = Field(None, ge=1, description="Drop traces after so long; empty: never.")
 
 
+class WebhookSettings(BaseModel):
+    """Where events are told of, and how patiently."""
+
+    timeout_seconds: float = Field(10.0, gt=0, description="Of one attempt, with the receiver's answer.")
+    retry_hours: float = Field(24.0, ge=0, description="How long a delivery is tried until it has failed.")
+    disable_after_days: float = Field(
+        5.0, gt=0, description="A webhook that takes nothing for so long is disabled."
+    )
+    threads: int = Field(8, ge=1, description="Attempts at once; at most half of them to one receiver.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list, description="Hosts that webhooks may lead to though they are not public."
+    )
+    allow_private: bool = Field(False, description="Let webhooks lead anywhere inside the network.")
+
+
 class WorkerSettings(BaseModel):
     """Leases and slices of jobs."""
 
@@ -268,6 +283,7 @@ class Settings(BaseSettings):
     small_model: SmallModelSettings = SmallModelSettings()  # type: ignore[call-arg]
     prewarm: PrewarmSettings = PrewarmSettings()  # type: ignore[call-arg]
     worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
+    webhooks: WebhookSettings = WebhookSettings()  # type: ignore[call-arg]
 
     @property
     def root(self) -> Path:

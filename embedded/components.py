@@ -111,7 +111,7 @@ def relay_spec(settings: Settings) -> ProcessSpec:
 
 
 # Background work such as compaction runs between uploads, where questions do not wait for it.
-QUEUES_OF = {"interactive": ("interactive",), "ingest": ("ingest", "batch")}
+QUEUES_OF = {"interactive": ("interactive",), "ingest": ("ingest", "batch"), "delivery": ("delivery",)}
 
 
 def worker_spec(queue: str, settings: Settings) -> ProcessSpec:

@@ -26,6 +26,8 @@ from embedded.models import unprepared_models
 from embedded.processes import ComponentEvent, EventKind, OnEvent, State, Supervisor
 
 WORKER_QUEUES = ("ingest", "interactive")
+LIGHT_WORKER = "delivery"
+"""The worker that loads no model: a receiver of webhooks that hangs keeps nobody else waiting."""
 
 
 class EmbeddedStack:
@@ -35,7 +37,7 @@ class EmbeddedStack:
             client = LongleafClient(stack.url, stack.key)
 
     Components are `valkey` (unless `redis_url` is set), `engine` (unless `engine.url` is set or
-    `with_engine` is False), `relay`, `ingest`, `interactive` and `api`.
+    `with_engine` is False), `relay`, `delivery`, `ingest`, `interactive` and `api`.
 
     Args:
         settings: what every child sees; the environment's LONGLEAF_ variables are overridden by it.
@@ -109,7 +111,8 @@ class EmbeddedStack:
         if self._launches_engine:
             self._engine = EngineComponent(settings, developer_endpoints=self._developer_endpoints)
             components.append(self._engine)
-        specs = [relay_spec(settings), *(worker_spec(queue, settings) for queue in WORKER_QUEUES)]
+        queues = (LIGHT_WORKER, *WORKER_QUEUES)
+        specs = [relay_spec(settings), *(worker_spec(queue, settings) for queue in queues)]
         components.extend(child(spec, owner) for spec in (*specs, api_spec(settings)))
         return components
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
@@ -12,9 +13,9 @@ from core.errors import JobCancelled, LeaseLost, LongleafError
 from core.ids import JobId
 from storage.jobs import ClaimedJob, JobQueue, LeaseState, deadline_exceeded
 
-RunOutcome = Literal["done", "yielded", "postponed"]
+RunOutcome = Literal["done", "yielded", "postponed"] | datetime
 """`done`: the run ended its job. `yielded`: there is more to do, in a later slice. `postponed`: there is,
-but what it needs is taken now, so that it had better come back in a while."""
+but what it needs is taken now, so that it had better come back in a while; a moment: not before then."""
 
 
 @dataclass(frozen=True, slots=True)

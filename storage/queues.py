@@ -14,8 +14,8 @@ from core.ids import TenantId
 from storage.insertion import insert_if_absent
 from storage.models import QueuePause
 
-Queue = Literal["ingest", "interactive", "batch"]
-QUEUES: tuple[Queue, ...] = ("interactive", "ingest", "batch")
+Queue = Literal["ingest", "interactive", "batch", "delivery"]
+QUEUES: tuple[Queue, ...] = ("interactive", "ingest", "batch", "delivery")
 EVERYBODY = "*"
 
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol
 
@@ -147,8 +147,10 @@ class JobExecutor:
         else:
             if outcome == "done":
                 self._announce(job, "succeeded")
+            elif outcome == "postponed":
+                self._yield(run, due=utc_now() + timedelta(seconds=POSTPONED_SECONDS))
             else:
-                self._yield(run, seconds=POSTPONED_SECONDS if outcome == "postponed" else 0.0)
+                self._yield(run, due=None if outcome == "yielded" else outcome)
 
     def _handler(self, job: ClaimedJob) -> JobHandler:
         handler = self._handlers.get(job.kind)
@@ -169,8 +171,7 @@ class JobExecutor:
         if status != "lost":
             self._announce(job, status, code=error.code if status == "failed" else JobCancelled.code)
 
-    def _yield(self, run: JobRun, *, seconds: float) -> None:
-        due = utc_now() + timedelta(seconds=seconds) if seconds else None
+    def _yield(self, run: JobRun, *, due: datetime | None) -> None:
         with self._database.write() as session:
             state = JobQueue(session).yield_job(run.job.id, run.owner, available_at=due)
         if (error := unwanted(state, run.job)) is not None:

@@ -1,24 +1,32 @@
-"""`python -m workers.main QUEUE`: a worker of one queue. Models are loaded before the first task."""
+"""`python -m workers.main QUEUE`: a worker of one queue. Models it needs are loaded before the first task."""
 
 from __future__ import annotations
 
 import argparse
 import gc
 import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 from celery import Celery
 from celery.signals import worker_ready
 
-from bootstrap.worker_services import WorkerServices, build_worker_services
+from bootstrap.delivery_services import DeliveryServices, build_delivery_services
 from core.ids import JobId
 from core.logging import configure_logging
-from core.settings import WorkerSettings, load_settings
+from core.settings import Settings, load_settings
 from storage.queues import QUEUES
 from workers.celery_app import TASK_NAME, create_celery
 from workers.execution import JobExecutor
 
+if TYPE_CHECKING:
+    from bootstrap.worker_services import WorkerServices
+
 log = structlog.get_logger()
+
+LIGHT_QUEUES = frozenset({"delivery"})
+"""What needs no model."""
 
 
 def register_tasks(celery: Celery, executor: JobExecutor) -> None:
@@ -29,12 +37,24 @@ def register_tasks(celery: Celery, executor: JobExecutor) -> None:
         executor.execute(JobId(job_id))
 
 
-def num_threads(queue: str, settings: WorkerSettings) -> int:
-    """Questions mostly wait for the engine, so several share a process; ingest uses all cores alone."""
-    return settings.interactive_threads if queue == "interactive" else 1
+def num_threads(queue: str, settings: Settings) -> int:
+    """Questions wait for the engine and deliveries for their receivers, so several share a process;
+    ingest uses all cores alone."""
+    waiting = {"interactive": settings.worker.interactive_threads, "delivery": settings.webhooks.threads}
+    return waiting.get(queue, 1)
 
 
-def create_executor(services: WorkerServices) -> JobExecutor:
+def build_services(queues: Sequence[str], settings: Settings) -> WorkerServices | DeliveryServices:
+    """What these queues take: models only where one of them needs them."""
+    if LIGHT_QUEUES.issuperset(queues):
+        return build_delivery_services(settings)
+    # Here, so that a process without models does not load their libraries either.
+    from bootstrap.worker_services import build_worker_services
+
+    return build_worker_services(settings)
+
+
+def create_executor(services: WorkerServices | DeliveryServices) -> JobExecutor:
     return JobExecutor(services.database, services.events, services.handlers, services.settings.worker)
 
 
@@ -44,7 +64,7 @@ def main() -> None:
     queues: list[str] = parser.parse_args().queue
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
-    services = build_worker_services(settings)
+    services = build_services(queues, settings)
     celery = create_celery(settings)
     register_tasks(celery, create_executor(services))
 
@@ -59,7 +79,7 @@ def main() -> None:
         queues=queues,
         # Threads: a model is loaded once per process, and is never carried through a fork.
         pool="threads",
-        concurrency=max(num_threads(queue, settings.worker) for queue in queues),
+        concurrency=max(num_threads(queue, settings) for queue in queues),
         loglevel=logging.WARNING,
         without_gossip=True,
         without_mingle=True,

@@ -18,6 +18,7 @@ from storage.models.jobs import Job, OutboxMessage, QueuePause, UploadedFile
 from storage.models.ledger import EngineSample, LedgerEntry, Price
 from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
+from storage.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
     "Answer",
@@ -47,4 +48,6 @@ __all__ = [
     "ScheduleRun",
     "Tenant",
     "UploadedFile",
+    "Webhook",
+    "WebhookDelivery",
 ]

@@ -79,6 +79,16 @@ SCOPES = {
     "list_ledger_entries": {"reports"},
     "correct_ledger_entry": set(),
     "get_reconciliation": set(),
+    "create_webhook": set(),
+    "list_webhooks": set(),
+    "get_webhook": set(),
+    "change_webhook": set(),
+    "delete_webhook": set(),
+    "rotate_webhook_secret": set(),
+    "test_webhook": set(),
+    "list_deliveries": set(),
+    "get_delivery": set(),
+    "redeliver": set(),
     "create_key": set(),
     "list_keys": set(),
     "revoke_key": set(),
@@ -110,6 +120,8 @@ NAMING_NO_OBJECT = {
     "list_ledger_entries",
     "correct_ledger_entry",
     "get_reconciliation",
+    "create_webhook",
+    "list_webhooks",
     "create_key",
     "list_keys",
     "create_tenant",
@@ -131,6 +143,8 @@ BODIES = {
     "create_schedule": {"name": "x", "action": "nothing", "parameters": {}, "every_seconds": 3600},
     "preview_schedule": {"every_seconds": 3600},
     "update_schedule": {"paused": True},
+    "create_webhook": {"url": "https://93.184.216.34/"},
+    "change_webhook": {"description": "x"},
     "create_key": {"name": "x", "scopes": ["ask"]},
     "create_tenant": {"name": "x"},
     "announce_price": {
@@ -218,6 +232,7 @@ def norths(house: House) -> dict[str, str]:
         house, "/v1/evaluations", BODIES["create_evaluation"] | {"collection_id": collection_id}
     )
     document_id = make_document(house)
+    webhook_id = post(house, "/v1/webhooks", BODIES["create_webhook"])
     read = house.client.get(f"/v1/documents/{document_id}", headers=house.key()).json()["collection_id"]
     return {
         "extraction_id": post(
@@ -238,6 +253,8 @@ def norths(house: House) -> dict[str, str]:
         ),
         "other_id": evaluation_id,
         "document_id": document_id,
+        "webhook_id": webhook_id,
+        "delivery_id": post(house, f"/v1/webhooks/{webhook_id}/test", None),
         "job_id": answer.job_id,
         "answer_id": answer.id,
         "key_id": house.client.get("/v1/keys", headers=house.key()).json()["items"][0]["id"],

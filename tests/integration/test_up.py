@@ -24,7 +24,7 @@ from embedded.stack import EmbeddedStack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
-COMPONENTS = ("valkey", "relay", "ingest", "interactive", "api")
+COMPONENTS = ("valkey", "relay", "delivery", "ingest", "interactive", "api")
 
 
 @pytest.fixture
