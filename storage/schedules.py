@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, exists, func, select, update
+from sqlalchemy import Select, exists, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
@@ -19,6 +19,8 @@ from storage.paging import Page, PageRequest, paginate
 RunOutcome = Literal["started", "waiting", "skipped", "failed"]
 
 _OPEN = ("queued", "running")
+# Spelled out, since SQLite uses a partial index only where the statement itself has its condition.
+_IS_WAITING = ScheduleRun.outcome == literal_column("'waiting'")
 
 
 class ScheduleRepository:
@@ -74,7 +76,7 @@ class ScheduleRepository:
             .where(
                 ScheduleRun.schedule_id == schedule_id,
                 ScheduleRun.tenant_id == self._tenant_id,
-                ScheduleRun.outcome == "waiting",
+                _IS_WAITING,
             )
             .values(outcome="skipped", code="schedule_deleted", detail="The schedule was deleted.")
         )
@@ -116,7 +118,7 @@ class ScheduleQueue:
         found = self._session.scalars(
             select(ScheduleRun.schedule_id)
             .join(Schedule, Schedule.id == ScheduleRun.schedule_id)
-            .where(ScheduleRun.outcome == "waiting", Schedule.paused_at.is_(None), ~is_busy)
+            .where(_IS_WAITING, Schedule.paused_at.is_(None), ~is_busy)
             .distinct()
             .limit(limit)
         )
@@ -184,13 +186,11 @@ class ScheduleRuns:
         """Oldest slot first."""
         return self._session.scalars(
             select(ScheduleRun)
-            .where(ScheduleRun.schedule_id == self._schedule.id, ScheduleRun.outcome == "waiting")
+            .where(ScheduleRun.schedule_id == self._schedule.id, _IS_WAITING)
             .order_by(ScheduleRun.slot_at)
             .limit(limit)
         ).all()
 
     def count_waiting(self) -> int:
-        query = select(func.count()).where(
-            ScheduleRun.schedule_id == self._schedule.id, ScheduleRun.outcome == "waiting"
-        )
+        query = select(func.count()).where(ScheduleRun.schedule_id == self._schedule.id, _IS_WAITING)
         return self._session.scalar(query) or 0

@@ -75,7 +75,8 @@ class Relay:
         tidier = threading.Thread(target=self._tidy_until, args=(stop,), name="tidy", daemon=True)
         tidier.start()
         scheduler = Scheduler(self._services.database, build_schedule_runner(self._services.settings))
-        threading.Thread(target=scheduler.run, args=(stop,), name="schedules", daemon=True).start()
+        schedules = threading.Thread(target=scheduler.run, args=(stop,), name="schedules", daemon=True)
+        schedules.start()
         if self._services.settings.prewarm.enabled:
             threading.Thread(
                 target=self._watch_engines_until, args=(stop,), name="engines", daemon=True
@@ -93,6 +94,7 @@ class Relay:
                 log.exception("relay.fault")
                 stop.wait(1.0)
         tidier.join()
+        schedules.join()
 
     def _tidy_until(self, stop: threading.Event) -> None:
         while not stop.is_set():

@@ -18,11 +18,13 @@ from bootstrap.api_services import ApiServices
 from core.clock import utc_now
 from core.errors import JobCancelled
 from core.ids import CollectionId, DocumentId, JobId, content_hash
+from generation.extraction_tables.registration import ExtractionParameters
 from inference.kv_store.block_file import block_buffer
 from inference.kv_store.block_keys import KEY_BYTES
 from inference.kv_store.block_store import BlockStore, usage
 from ingest.claims import claim_document
 from retrieval.lexical_index import LexicalIndex
+from schedules.registration import register_schedule
 from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
@@ -120,6 +122,40 @@ def test_a_running_relay_sends_sweeps_and_tidies_until_it_is_told_to_stop(post: 
     thread.join(timeout=10)
     assert not thread.is_alive()
     assert {queue for _, queue in post.broker.sent} == {"ingest", "batch"}
+
+
+def test_a_running_relay_begins_what_schedules_are_due(post: Post) -> None:
+    house, stop = post.house, threading.Event()
+    ingest(house, {"a.md": HANDBOOK})
+    parameters = ExtractionParameters(schema={"type": "object", "properties": {"leave": {"type": "integer"}}})
+    with house.database.write() as session:
+        schedule = register_schedule(
+            session,
+            house.principal,
+            now=utc_now() - timedelta(hours=5),
+            name="每小时 hourly",
+            action="extraction",
+            parameters={"collection_id": house.collection_id, "parameters": parameters.as_json()},
+            cron=None,
+            time_zone="UTC",
+            every_seconds=3600,
+            start_at=None,
+            end_at=None,
+            catch_up="latest",
+            overlap="skip",
+        )
+    thread = threading.Thread(target=post.relay().run, args=(stop,))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and "batch" not in {queue for _, queue in post.broker.sent}:
+        post.services.events.wake_relay()
+        time.sleep(0.05)
+    stop.set()
+    post.services.events.wake_relay()
+    thread.join(timeout=10)
+    with house.database.read() as session:
+        [job] = session.scalars(select(Job).where(Job.schedule_id == schedule.id)).all()
+    assert (job.kind, (job.id, "batch") in post.broker.sent) == ("extract", True)
 
 
 def test_two_relays_send_every_message_once(post: Post) -> None:

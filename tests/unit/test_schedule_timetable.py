@@ -7,7 +7,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InvalidInput
@@ -106,6 +106,7 @@ CRONS = [
 ZONES = ["Europe/Berlin", "America/New_York", "America/Santiago", "Australia/Lord_Howe", "Antarctica/Troll"]
 
 
+@settings(max_examples=40)
 @given(
     cron=st.sampled_from(CRONS),
     zone=st.sampled_from(ZONES),
