@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,6 +18,7 @@ from schedules.registration import timetable_of
 from storage.jobs import JobRepository
 from storage.models import Schedule, ScheduleRun
 from storage.schedules import ScheduleQueue, ScheduleRepository, ScheduleRuns
+from storage.webhooks import notify
 from tenancy.principal import Principal
 
 log = structlog.get_logger()
@@ -110,9 +111,9 @@ class ScheduleRunner:
         except SQLAlchemyError:
             raise  # it passes, and the slot is still due then
         except LongleafError as error:
-            self._end(session, schedule, run, "failed", error)
             if isinstance(error, NotFound):
                 self._pause(schedule, now, error)
+            self._end(session, schedule, run, "failed", error)
         except Exception as fault:  # an action's own: it must not hold the schedule up for ever
             log.exception("schedule.crashed", schedule_id=schedule.id, action=schedule.action)
             reason = LongleafError(
@@ -169,11 +170,26 @@ class ScheduleRunner:
             outcome=outcome,
             code=reason.code,
         )
+        notify(session, TenantId(schedule.tenant_id), "schedule.missed", _describe(schedule, run))
 
     def _pause(self, schedule: Schedule, now: datetime, reason: LongleafError) -> None:
         schedule.paused_at, schedule.next_at = now, None
         schedule.pause_code, schedule.pause_detail = reason.code, str(reason)
         log.warning("schedule.paused", schedule_id=schedule.id, code=reason.code)
+
+
+def _describe(schedule: Schedule, run: ScheduleRun) -> dict[str, Any]:
+    return {
+        "schedule_id": schedule.id,
+        "name": schedule.name,
+        "action": schedule.action,
+        "run_id": run.id,
+        "slot_at": run.slot_at and run.slot_at.isoformat(),
+        "first_slot_at": run.first_slot_at and run.first_slot_at.isoformat(),
+        "outcome": run.outcome,
+        "reason": {"code": run.code, "detail": run.detail},
+        "paused": schedule.paused_at is not None,
+    }
 
 
 def _cancel(session: Session, schedule: Schedule, runs: ScheduleRuns) -> None:
