@@ -22,8 +22,9 @@ from schedules.scheduler import POLL_SECONDS, Scheduler
 from storage.database import Database
 from storage.jobs import JobRepository
 from storage.migrate import upgrade
-from storage.models import Job, OutboxMessage, Schedule, ScheduleRun
+from storage.models import Job, OutboxMessage, Schedule, ScheduleRun, WebhookDelivery
 from storage.schedules import ScheduleRepository
+from storage.webhooks import WebhookRepository
 from tenancy.keys import issue_key
 from tenancy.principal import Principal, Scope
 from tenancy.tenants import create_tenant
@@ -243,6 +244,23 @@ def test_a_schedule_whose_object_is_gone_says_so_and_pauses_itself(world: World)
     world.fault = None
     resumed = world.change(schedule_id, paused=False)
     assert (resumed.next_at, resumed.pause_code) == (START + 2 * HOUR, None)
+
+
+def test_webhooks_hear_of_a_slot_that_began_nothing(local: World) -> None:
+    with local.database.write() as session:
+        WebhookRepository(session, local.principal.tenant_id).create(
+            url="https://example.org/", event_types=["schedule.missed"], description="", secret="s"
+        )
+    schedule_id = local.make()
+    local.fault = NotFound("There is no collection col_1.")
+    local.tick(hours=1)
+    with local.database.read() as session:
+        [told] = session.scalars(select(WebhookDelivery)).all()
+    assert (told.payload["schedule_id"], told.payload["slot_at"]) == (
+        schedule_id,
+        "2026-05-01T01:00:00+00:00",
+    )
+    assert (told.payload["reason"]["code"], told.payload["paused"]) == ("not_found", True)
 
 
 @pytest.mark.parametrize(
