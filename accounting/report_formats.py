@@ -7,8 +7,9 @@ import io
 from typing import Any
 
 from accounting.calendar import Interval
+from accounting.ledger_sums import Amounts
 from accounting.money import format_amount
-from accounting.reports import Amounts, CostReport, UsageSummary
+from accounting.reports import CostReport, UsageSummary
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _AMOUNTS = ("num_tokens", "cost", "burned_tokens", "burned_cost")
