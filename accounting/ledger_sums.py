@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -18,13 +19,13 @@ from sqlalchemy import (
     Select,
     and_,
     case,
+    column,
     func,
     literal,
-    or_,
     select,
-    true,
     type_coerce,
     union_all,
+    values,
 )
 from sqlalchemy.orm import Session
 
@@ -34,11 +35,26 @@ from accounting.rollups import SECONDS_PER_HOUR, closed_until, find_grain
 from core.ids import TenantId
 from storage.models import LedgerEntry, LedgerRollup, Tenant
 
-_MAX_RANGES = 300  # SQLite nests an OR for each, and goes a thousand deep
+_SUMMED = ("billed", "currency", "num_tokens", "cost")
+_MAX_RANGES = 5_000  # a statement of either database takes tens of thousands of parameters
+_ONE_INSTANT = timedelta(microseconds=1)
 
 Item = TypeVar("Item")
-Range = tuple[datetime | None, datetime | None]
-"""From the first on, up to but without the second; None is unbounded."""
+Range = tuple[datetime, datetime]
+"""From the first on, up to but without the second."""
+
+
+class Period(Enum):
+    """What days are told apart by; `DAY` serves all."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+    def begins(self, day: date) -> bool:
+        if self is Period.DAY:
+            return True
+        return day.isoweekday() == 1 if self is Period.WEEK else day.day == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +94,8 @@ def sum_ledger(
     interval: Interval,
     *,
     columns: Sequence[str] = (),
-    period_starts: Callable[[date], bool] | None = None,
+    period: Period | None = None,
+    matching: Mapping[str, str] | None = None,
     num_top: int | None = None,
     use_rollups: bool = True,
 ) -> list[LedgerSum]:
@@ -86,7 +103,8 @@ def sum_ledger(
 
     Args:
         columns: of the ledger, and of its jobs (`job_kind`).
-        period_starts: which dates begin a period that is told apart; None: no days are.
+        period: days are told apart so far that no sum is of two periods; None: they are not.
+        matching: only lines that have these values in these columns.
         num_top: only so many groups, of the highest cost, the highest first; those without any columns
             are left out.
         use_rollups: False reads every line, as tests do that hold one against the other.
@@ -95,7 +113,9 @@ def sum_ledger(
     return [
         found
         for each in tenants
-        for found in _Sums(session, each, interval, period_starts, use_rollups).group(list(columns), num_top)
+        for found in _Sums(session, each, interval, period, matching or {}, use_rollups).group(
+            list(columns), num_top
+        )
     ]
 
 
@@ -114,54 +134,55 @@ class _Sums:
     session: Session
     tenant_id: TenantId
     interval: Interval
-    period_starts: Callable[[date], bool] | None
+    period: Period | None
+    matching: Mapping[str, str]
     use_rollups: bool
 
     def group(self, columns: list[str], num_top: int | None) -> list[LedgerSum]:
         bounds = self._bounds()
         if bounds is None:
             return []
-        periods = offset_periods(self.interval.zone, *bounds) if self.period_starts else []
-        grain = find_grain(columns) if self.use_rollups else None
+        periods = offset_periods(self.interval.zone, *bounds) if self.period else []
+        names = list(dict.fromkeys((*columns, *self.matching)))
+        grain = find_grain(names) if self.use_rollups else None
         members: list[Select[Any]] = []
-        ranges: Sequence[Range] = [self._whole]
-        if grain is not None and (coverage := self._cover(bounds[0], periods)) is not None:
-            members.append(self._rolled(grain, columns, coverage, periods))
+        whole = (self.interval.start or bounds[0], self.interval.end or bounds[1] + _ONE_INSTANT)
+        ranges: Sequence[Range] = [whole]
+        if grain is not None and (coverage := self._cover(whole, bounds[0], periods)) is not None:
+            members.append(self._rolled(grain, names, coverage, periods))
             ranges = coverage.lines
-        members += [self._lines(columns, some, periods) for some in _chunks(ranges)]
+        members += [self._lines(names, some, periods) for some in _chunks(ranges)]
         return self._read(members, columns, num_top)
 
     def _bounds(self) -> tuple[datetime, datetime] | None:
         """When the first and the last line of the interval were written."""
+        within = [LedgerEntry.tenant_id == self.tenant_id]
+        if self.interval.start is not None:
+            within.append(LedgerEntry.created_at >= self.interval.start)
+        if self.interval.end is not None:
+            within.append(LedgerEntry.created_at < self.interval.end)
+        # One at a time, so that each is a look at one end of the index.
+        first = self.session.scalar(select(func.min(LedgerEntry.created_at)).where(*within))
+        last = self.session.scalar(select(func.max(LedgerEntry.created_at)).where(*within))
+        return None if first is None or last is None else (first, last)
 
-        def find(extreme: Any) -> Any:
-            # One at a time, so that each is a look at one end of the index.
-            query = select(extreme(LedgerEntry.created_at))
-            return self.session.scalar(
-                query.where(LedgerEntry.tenant_id == self.tenant_id, *_within(self._whole))
-            )
-
-        first = find(func.min)
-        return None if first is None else (first, find(func.max))
-
-    @property
-    def _whole(self) -> Range:
-        return self.interval.start, self.interval.end
-
-    def _cover(self, first: datetime, periods: Sequence[OffsetPeriod]) -> _Coverage | None:
+    def _cover(self, whole: Range, first: datetime, periods: Sequence[OffsetPeriod]) -> _Coverage | None:
         """None: no whole hour of the interval is closed."""
-        closed, (start, end) = closed_until(self.session, self.tenant_id), self._whole
-        low = 0 if start is None else -(-_second(start, up=True) // SECONDS_PER_HOUR) * SECONDS_PER_HOUR
-        high = closed if end is None else min(closed, _hour(_second(end)))
-        low = max(low, _hour(_second(first)))
+        start, end = whole
+        low = _hour(_second(first))
+        if self.interval.start is not None:
+            low = max(low, _hour(_second(start, up=True) + SECONDS_PER_HOUR - 1))
+        high = closed_until(self.session, self.tenant_id)
+        if self.interval.end is not None:
+            high = min(high, _hour(_second(end)))
         if low >= high:
             return None
-        cuts = local_midnights(periods, low, high, wanted=self.period_starts) if self.period_starts else []
+        cuts = local_midnights(periods, low, high, wanted=self.period.begins) if self.period else []
         without = sorted({_hour(cut) for cut in cuts if cut % SECONDS_PER_HOUR and low < cut < high})
         lines: list[Range] = [(_moment(hour), _moment(hour + SECONDS_PER_HOUR)) for hour in without]
-        if start is not None and start < _moment(low):
+        if start < _moment(low):
             lines.append((start, _moment(low)))
-        if end is None or end > _moment(high):
+        if end > _moment(high):
             lines.append((_moment(high), end))
         return _Coverage(low, high, without, lines)
 
@@ -169,8 +190,8 @@ class _Sums:
         self, grain: str, columns: list[str], coverage: _Coverage, periods: Sequence[OffsetPeriod]
     ) -> Select[Any]:
         table = LedgerRollup.__table__.c
-        names = [*columns, "billed", "currency", "num_tokens", "cost"]
-        day = _day_number(
+        names = [*columns, *_SUMMED]
+        day = self._day_number(
             table.start,
             periods,
             lambda until: table.start < int(until.timestamp()),
@@ -188,15 +209,47 @@ class _Sums:
     def _lines(
         self, columns: list[str], ranges: Sequence[Range], periods: Sequence[OffsetPeriod]
     ) -> Select[Any]:
-        day = _day_number(
+        # Joined, not listed as conditions: each range is then a look into the index.
+        wanted = (
+            values(column("first", LedgerEntry.created_at.type), column("after", LedgerEntry.created_at.type))
+            .data(list(ranges))
+            .cte(f"ranges_{_second(ranges[0][0])}")
+        )
+        day = self._day_number(
             recorded_second(self.session), periods, lambda until: LedgerEntry.created_at < until
         )
-        return select_lines(
-            [*columns, "billed", "currency", "num_tokens", "cost"], day.label("day_number")
-        ).where(
-            LedgerEntry.tenant_id == self.tenant_id,
-            or_(*(and_(true(), *_within(each)) for each in ranges)),
+        return select_lines([*columns, *_SUMMED], day.label("day_number")).join(
+            wanted,
+            and_(
+                LedgerEntry.tenant_id == self.tenant_id,
+                LedgerEntry.created_at >= wanted.c.first,
+                LedgerEntry.created_at < wanted.c.after,
+            ),
         )
+
+    def _day_number(
+        self,
+        second: ColumnElement[int],
+        periods: Sequence[OffsetPeriod],
+        is_before: Callable[[datetime], ColumnElement[bool]],
+    ) -> ColumnElement[int]:
+        """The day in the zone, by arithmetic that both databases do alike; 0 without periods.
+
+        The zone's offsets are worked out here and go into the query as numbers: SQLite knows no zones,
+        and PostgreSQL's own table of them may be another edition.
+        """
+        if not periods:
+            return literal(0, BigInteger)
+        *changes, final = periods
+        offset: ColumnElement[int] = literal(final.offset_seconds, BigInteger)
+        if changes:
+            offset = case(
+                *((is_before(period.until), period.offset_seconds) for period in changes if period.until),
+                else_=offset,
+            )
+        day = (second + offset) // SECONDS_PER_DAY
+        # 1 January 1970 was a Thursday: a week is named by its Monday.
+        return day - (day + 3) % 7 if self.period is Period.WEEK else day
 
     def _read(
         self, members: Sequence[Select[Any]], columns: Sequence[str], num_top: int | None
@@ -204,9 +257,9 @@ class _Sums:
         lines = (union_all(*members) if len(members) > 1 else members[0]).subquery()
         keys = [*(lines.c[name] for name in columns), lines.c.day_number, lines.c.currency]
 
-        def total(column: ColumnElement[Any], *, billed: bool) -> ColumnElement[Any]:
+        def total(what: ColumnElement[Any], *, billed: bool) -> ColumnElement[Any]:
             which = lines.c.billed if billed else ~lines.c.billed
-            return type_coerce(func.sum(case((which, column), else_=0)), column.type)
+            return type_coerce(func.sum(case((which, what), else_=0)), what.type)
 
         cost = total(lines.c.cost, billed=True)
         query = select(
@@ -216,6 +269,7 @@ class _Sums:
             total(lines.c.num_tokens, billed=False),
             total(lines.c.cost, billed=False),
         ).group_by(*keys)
+        query = query.where(*(lines.c[name] == value for name, value in self.matching.items()))
         if num_top is not None:
             named = [lines.c[name].is_not(None) for name in columns]
             query = (
@@ -234,34 +288,6 @@ class _Sums:
 
 def _all_tenants(session: Session) -> list[TenantId]:
     return [TenantId(each) for each in session.scalars(select(Tenant.id).order_by(Tenant.id))]
-
-
-def _within(whole: Range) -> list[ColumnElement[bool]]:
-    start, end = whole
-    after = [LedgerEntry.created_at >= start] if start is not None else []
-    return [*after, LedgerEntry.created_at < end] if end is not None else after
-
-
-def _day_number(
-    second: ColumnElement[int],
-    periods: Sequence[OffsetPeriod],
-    is_before: Callable[[datetime], ColumnElement[bool]],
-) -> ColumnElement[int]:
-    """The day in the zone, by arithmetic that both databases do alike; 0 without periods.
-
-    The zone's offsets are worked out here and go into the query as numbers: SQLite knows no zones,
-    and PostgreSQL's own table of them may be another edition.
-    """
-    if not periods:
-        return literal(0, BigInteger)
-    *changes, final = periods
-    offset: ColumnElement[int] = literal(final.offset_seconds, BigInteger)
-    if changes:
-        offset = case(
-            *((is_before(period.until), period.offset_seconds) for period in changes if period.until),
-            else_=offset,
-        )
-    return (second + offset) // SECONDS_PER_DAY
 
 
 def _chunks(items: Sequence[Item]) -> list[Sequence[Item]]:

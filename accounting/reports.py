@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -11,7 +11,7 @@ from enum import StrEnum
 from sqlalchemy.orm import Session
 
 from accounting.calendar import Interval, date_of_day, parse_interval
-from accounting.ledger_sums import Amounts, LedgerSum, sum_ledger
+from accounting.ledger_sums import Amounts, LedgerSum, Period, sum_ledger
 from accounting.money import invoice_total
 from accounting.price_table import find_currency
 from accounting.stages import Stage
@@ -46,11 +46,6 @@ _COLUMNS = {
     Dimension.TENANT: "tenant_id",
 }
 _DATES = {Dimension.DAY: "%Y-%m-%d", Dimension.WEEK: "%G-W%V", Dimension.MONTH: "%Y-%m"}
-_STARTS: Mapping[Dimension, Callable[[date], bool]] = {
-    Dimension.DAY: lambda _: True,
-    Dimension.WEEK: lambda day: day.isoweekday() == 1,
-    Dimension.MONTH: lambda day: day.day == 1,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ def cost_report(
         tenant_id,
         interval,
         columns=[_COLUMNS[dimension] for dimension in dimensions if dimension in _COLUMNS],
-        period_starts=_period_starts(dimensions),
+        period=_period(dimensions),
         use_rollups=use_rollups,
     )
     currency = one_currency(sums) or find_currency(session)
@@ -206,9 +201,9 @@ def _value(line: LedgerSum, dimension: Dimension) -> str | None:
     return value
 
 
-def _period_starts(dimensions: Iterable[Dimension]) -> Callable[[date], bool] | None:
-    starts = [_STARTS[dimension] for dimension in dimensions if dimension in _STARTS]
-    return (lambda day: any(is_start(day) for is_start in starts)) if starts else None
+def _period(dimensions: Iterable[Dimension]) -> Period | None:
+    dates = {dimension for dimension in dimensions if dimension in _DATES}
+    return None if not dates else Period(dates.pop().value) if len(dates) == 1 else Period.DAY
 
 
 def _order(key: tuple[str | None, ...]) -> list[tuple[bool, str]]:

@@ -151,7 +151,12 @@ bounds = st.one_of(st.none(), moments, st.dates(date(2026, 2, 27), date(2026, 3,
 def test_rolled_sums_are_the_sums_of_the_lines_to_the_last_digit(
     database: Database, tenants: Iterator[TenantId]
 ) -> None:
-    @settings(max_examples=20, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=20,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
     @given(
         st.lists(st.tuples(moments, lines), max_size=15),
         moments,
