@@ -23,16 +23,17 @@ from core.errors import InvalidInput
 from core.ids import TenantId
 
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
-_KEYS = ("model", "model_revision", "stage", "price_stage", "price_per_million")
+_KEYS = ("is_correction", "model", "model_revision", "stage", "price_stage", "price_per_million")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class InvoiceLine:
     """`amount` is `num_tokens` at `price_per_million`, to the last digit.
 
-    `stage` is what the work was for, `price_stage` whose price it has.
+    A correction stands on a line of its own, with signs, and may change the amount alone. `stage` is what the work was for, `price_stage` whose price it has.
     """
 
+    is_correction: bool
     model: str
     model_revision: str
     stage: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Select, String, cast, extract, func, select, type_coerce
@@ -9,11 +10,14 @@ from sqlalchemy.orm import Session
 
 from storage.models import Job, LedgerEntry
 
-# The ledger names the job; what kind of job it was stands with the job, and never changes.
-_OF_THE_JOB: dict[str, ColumnElement[Any]] = {"job_kind": Job.__table__.c.kind}
+# The ledger names the job; what kind of job it was, and whose schedule's, stands with it and never changes.
+_OF_THE_JOB: dict[str, ColumnElement[Any]] = {
+    "job_kind": Job.__table__.c.kind,
+    "schedule_id": Job.__table__.c.schedule_id,
+}
 
 
-def select_lines(names: list[str], *more: ColumnElement[Any]) -> Select[Any]:
+def select_lines(names: Sequence[str], *more: ColumnElement[Any]) -> Select[Any]:
     """The ledger's lines: the columns named, under their names, and `more`."""
     lines = select(*(_column(name).label(name) for name in names), *more).select_from(LedgerEntry)
     if not _OF_THE_JOB.keys().isdisjoint(names):
@@ -31,4 +35,6 @@ def recorded_second(session: Session) -> ColumnElement[int]:
 
 
 def _column(name: str) -> ColumnElement[Any]:
+    if name == "is_correction":
+        return LedgerEntry.corrects_id.is_not(None)
     return _OF_THE_JOB[name] if name in _OF_THE_JOB else LedgerEntry.__table__.c[name]

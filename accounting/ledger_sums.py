@@ -35,7 +35,7 @@ from accounting.rollups import SECONDS_PER_HOUR, closed_until, find_grain
 from core.ids import TenantId
 from storage.models import LedgerEntry, LedgerRollup, Tenant
 
-_SUMMED = ("billed", "currency", "num_tokens", "cost")
+_SUMMED = ("billed", "currency", "num_tokens", "cost", "engine_cost")
 _MAX_RANGES = 5_000  # a statement of either database takes tens of thousands of parameters
 _ONE_INSTANT = timedelta(microseconds=1)
 
@@ -59,12 +59,21 @@ class Period(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Tokens and their cost: billed ones, and apart those that failed attempts burned."""
+    """Tokens and their cost: billed ones, and apart those that failed attempts burned.
+
+    `engine_cost` is what the machine cost while it worked on all of them; None where no rate was in force.
+    """
 
     num_tokens: int = 0
     cost: Decimal = Decimal(0)
     burned_tokens: int = 0
     burned_cost: Decimal = Decimal(0)
+    engine_cost: Decimal | None = None
+
+    @property
+    def margin(self) -> Decimal | None:
+        """What is billed above what the machine cost."""
+        return None if self.engine_cost is None else self.cost - self.engine_cost
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(
@@ -72,6 +81,7 @@ class Amounts:
             self.cost + other.cost,
             self.burned_tokens + other.burned_tokens,
             self.burned_cost + other.burned_cost,
+            _sum(self.engine_cost, other.engine_cost),
         )
 
 
@@ -268,6 +278,7 @@ class _Sums:
             cost,
             total(lines.c.num_tokens, billed=False),
             total(lines.c.cost, billed=False),
+            func.sum(lines.c.engine_cost),
         ).group_by(*keys)
         query = query.where(*(lines.c[name] == value for name, value in self.matching.items()))
         if num_top is not None:
@@ -280,10 +291,16 @@ class _Sums:
                 columns=dict(zip(columns, row[: len(columns)], strict=True)),
                 day_number=row.day_number,
                 currency=row.currency,
-                amounts=Amounts(int(row[-4]), row[-3], int(row[-2]), row[-1]),
+                amounts=Amounts(int(row[-5]), row[-4], int(row[-3]), row[-2], row[-1]),
             )
             for row in self.session.execute(query)
         ]
+
+
+def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
 
 
 def _all_tenants(session: Session) -> list[TenantId]:

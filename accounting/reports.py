@@ -32,6 +32,7 @@ class Dimension(StrEnum):
     KEY = "key"
     JOB = "job"
     JOB_KIND = "job_kind"
+    SCHEDULE = "schedule"
     TENANT = "tenant"
 
 
@@ -43,6 +44,7 @@ _COLUMNS = {
     Dimension.KEY: "key_id",
     Dimension.JOB: "job_id",
     Dimension.JOB_KIND: "job_kind",
+    Dimension.SCHEDULE: "schedule_id",
     Dimension.TENANT: "tenant_id",
 }
 _DATES = {Dimension.DAY: "%Y-%m-%d", Dimension.WEEK: "%G-W%V", Dimension.MONTH: "%Y-%m"}

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from sqlalchemy import ColumnElement, delete, func, insert, literal, select, text
+from sqlalchemy import ColumnElement, Subquery, delete, func, insert, literal, select, text
 from sqlalchemy.orm import Session
 
 from accounting.calendar import SECONDS_PER_DAY
@@ -32,7 +32,7 @@ GRACE = timedelta(hours=1)
 SECONDS_PER_HOUR = 3600
 
 _WORK = ("stage", "price_stage", "model", "model_revision", "price_per_million")
-_OWNER = ("collection_id", "key_id", "job_kind")
+_OWNER = ("collection_id", "key_id", "job_kind", "schedule_id")
 GRAINS: Mapping[str, tuple[str, ...]] = {
     "work": _WORK,
     "owner": _OWNER,
@@ -41,17 +41,17 @@ GRAINS: Mapping[str, tuple[str, ...]] = {
 }
 """From few rows to many."""
 
-_ALWAYS = ("billed", "currency")
-_SUMS = ("num_lines", "num_tokens", "cost")
+_ALWAYS = ("billed", "is_correction", "currency")
+_SUMS = ("num_tokens", "cost", "engine_cost")
 _ADVISORY_LOCK = 0x6C6C726F6C6C  # "llroll"
 
-Checksum = tuple[int, int, Decimal]
-"""Lines, tokens and cost."""
+Checksum = tuple[int, int, Decimal, Decimal | None]
+"""Lines, tokens, cost and the engine's cost."""
 
 
 def find_grain(columns: Iterable[str]) -> str | None:
     """The grain with fewest rows that has the columns; None: only the lines have them all."""
-    wanted = set(columns) - {"tenant_id"}
+    wanted = set(columns) - {"tenant_id", *_ALWAYS}
     return next((name for name, has in GRAINS.items() if wanted <= set(has)), None)
 
 
@@ -133,7 +133,7 @@ def _sum_day(session: Session, tenant_id: TenantId, day: int) -> None:
         names = [*columns, *_ALWAYS]
         lines = (
             select_lines(
-                [*names, "num_tokens", "cost"],
+                [*names, *_SUMS],
                 (second - second % SECONDS_PER_HOUR).label("start"),
             )
             .where(*_of_days(tenant_id, day, day + SECONDS_PER_DAY))
@@ -145,27 +145,23 @@ def _sum_day(session: Session, tenant_id: TenantId, day: int) -> None:
             literal(grain),
             *keys,
             func.count(),
-            func.sum(lines.c.num_tokens),
-            func.sum(lines.c.cost),
+            *(func.sum(lines.c[name]) for name in _SUMS),
         ).group_by(*keys)
         session.execute(
-            insert(LedgerRollup).from_select(["tenant_id", "grain", "start", *names, *_SUMS], sums)
+            insert(LedgerRollup).from_select(
+                ["tenant_id", "grain", "start", *names, "num_lines", *_SUMS], sums
+            )
         )
 
 
 def _sum_lines(session: Session, tenant_id: TenantId, first: int, end: int) -> dict[int, Checksum]:
     second = recorded_second(session)
     lines = (
-        select_lines(["num_tokens", "cost"], (second - second % SECONDS_PER_DAY).label("day"))
+        select_lines(_SUMS, (second - second % SECONDS_PER_DAY).label("day"))
         .where(*_of_days(tenant_id, first, end))
         .subquery()
     )
-    rows = session.execute(
-        select(lines.c.day, func.count(), func.sum(lines.c.num_tokens), func.sum(lines.c.cost)).group_by(
-            lines.c.day
-        )
-    )
-    return {int(day): (int(lines), int(tokens), cost) for day, lines, tokens, cost in rows}
+    return _checksums(session, lines, func.count())
 
 
 def _sum_rollups(
@@ -175,8 +171,7 @@ def _sum_rollups(
         select(
             (LedgerRollup.start - LedgerRollup.start % SECONDS_PER_DAY).label("day"),
             LedgerRollup.num_lines,
-            LedgerRollup.num_tokens,
-            LedgerRollup.cost,
+            *(getattr(LedgerRollup, name) for name in _SUMS),
         )
         .where(
             LedgerRollup.tenant_id == tenant_id,
@@ -186,12 +181,13 @@ def _sum_rollups(
         )
         .subquery()
     )
-    sums = session.execute(
-        select(
-            rows.c.day, func.sum(rows.c.num_lines), func.sum(rows.c.num_tokens), func.sum(rows.c.cost)
-        ).group_by(rows.c.day)
-    )
-    return {int(day): (int(lines), int(tokens), cost) for day, lines, tokens, cost in sums}
+    return _checksums(session, rows, func.sum(rows.c.num_lines))
+
+
+def _checksums(session: Session, rows: Subquery, num_lines: ColumnElement[int]) -> dict[int, Checksum]:
+    sums = [num_lines, *(func.sum(rows.c[name]) for name in _SUMS)]
+    found = session.execute(select(rows.c.day, *sums).group_by(rows.c.day))
+    return {int(day): (int(lines), int(tokens), cost, engine) for day, lines, tokens, cost, engine in found}
 
 
 def _of_days(tenant_id: TenantId, first: int, end: int) -> list[ColumnElement[bool]]:

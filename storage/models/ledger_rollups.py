@@ -29,6 +29,7 @@ class LedgerRollup(Base):
     key_id: Mapped[str | None]
     job_id: Mapped[str | None]
     job_kind: Mapped[str | None]
+    schedule_id: Mapped[str | None]
     source: Mapped[str | None]
     stage: Mapped[str | None]
     price_stage: Mapped[str | None]
@@ -36,7 +37,9 @@ class LedgerRollup(Base):
     model_revision: Mapped[str | None]
     price_per_million: Mapped[Decimal | None]
     billed: Mapped[bool]
+    is_correction: Mapped[bool]
     currency: Mapped[str]
     num_lines: Mapped[int] = mapped_column(BigInteger)
     num_tokens: Mapped[int] = mapped_column(BigInteger)
     cost: Mapped[Decimal]
+    engine_cost: Mapped[Decimal | None]

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from accounting.ledger import Ledger, LedgerLine
 from accounting.price_book import load_price_book
-from accounting.price_table import sync_price_book
+from accounting.price_sync import sync_price_book
 from accounting.reports import CostReport, Dimension, cost_report
 from accounting.rollups import GRACE, find_differences, mend_rollups, roll_up
 from accounting.stages import Stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
@@ -28,6 +28,7 @@ def upgrade() -> None:
         sa.Column("key_id", sa.String(), nullable=True),
         sa.Column("job_id", sa.String(), nullable=True),
         sa.Column("job_kind", sa.String(), nullable=True),
+        sa.Column("schedule_id", sa.String(), nullable=True),
         sa.Column("source", sa.String(), nullable=True),
         sa.Column("stage", sa.String(), nullable=True),
         sa.Column("price_stage", sa.String(), nullable=True),
@@ -35,10 +36,12 @@ def upgrade() -> None:
         sa.Column("model_revision", sa.String(), nullable=True),
         sa.Column("price_per_million", sa.BigInteger(), nullable=True),
         sa.Column("billed", sa.Boolean(), nullable=False),
+        sa.Column("is_correction", sa.Boolean(), nullable=False),
         sa.Column("currency", sa.String(), nullable=False),
         sa.Column("num_lines", sa.BigInteger(), nullable=False),
         sa.Column("num_tokens", sa.BigInteger(), nullable=False),
         sa.Column("cost", sa.BigInteger(), nullable=False),
+        sa.Column("engine_cost", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
             ["tenant_id"], ["tenants.id"], name=op.f("fk_ledger_rollups_tenant_id_tenants")
         ),
