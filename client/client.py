@@ -609,15 +609,15 @@ class LongleafClient:
 
     def get_invoice(self, month: str, *, time_zone: str | None = None) -> dict[str, Any]:
         """What is owed for a month such as `2026-11`."""
-        params = _given({"time_zone": time_zone})
-        return self._json("GET", f"/v1/reports/invoices/{month}", params=params)
+        params = _given({"month": month, "time_zone": time_zone})
+        return self._json("GET", "/v1/reports/invoice", params=params)
 
     def get_invoice_text(
         self, month: str, *, format: str, time_zone: str | None = None, language: str = "en"
     ) -> str:
         """The invoice as `csv` or as an `html` page."""
-        params = _given({"format": format, "time_zone": time_zone, "language": language})
-        return self._send("GET", f"/v1/reports/invoices/{month}", params=params).text
+        params = _given({"month": month, "format": format, "time_zone": time_zone, "language": language})
+        return self._send("GET", "/v1/reports/invoice", params=params).text
 
     def get_prices(self, *, at: str | None = None) -> dict[str, Any]:
         """List prices and the tenant's own; `at`: only what applies then."""

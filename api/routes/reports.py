@@ -157,9 +157,9 @@ def get_savings(
     return JSONResponse(savings_as_json(savings))
 
 
-@router.get("/reports/invoices/{month}", response_model=schemas.Invoice, responses=_AS_CSV | problems(409))
+@router.get("/reports/invoice", response_model=schemas.Invoice, responses=_AS_CSV | problems(409))
 def get_invoice(
-    month: str,
+    month: Annotated[str, Query(max_length=20, description="Such as `2026-11`.")],
     request: Request,
     principal: Reporter,
     services: Services,
@@ -167,7 +167,7 @@ def get_invoice(
     format: Format = None,
     language: InLanguage = "en",
 ) -> Response:
-    """What the tenant owes for a month such as `2026-11`; the same whenever it is asked for after the month."""
+    """What the tenant owes for a month; the same whenever it is asked for after the month."""
     with services.database.read() as session:
         invoice = make_invoice(session, principal.tenant_id, month, time_zone=time_zone, now=utc_now())
     if format == "html":
