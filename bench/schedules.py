@@ -140,13 +140,12 @@ def _databases() -> Iterator[Mapping[str, Database]]:
 
 def _plans() -> list[_Planned]:
     """In every zone the time of day under each policy, and the others under one policy each, in turn."""
-    nightly = [_Planned(zone, NIGHTLY, policy) for zone in ZONES for policy in POLICIES]
-    others = [
-        _Planned(zone, cron, POLICIES[(number + place) % len(POLICIES)])
-        for number, zone in enumerate(ZONES)
-        for place, cron in enumerate(OTHERS)
-    ]
-    return [*nightly, *others]
+    plans = []
+    for number, zone in enumerate(ZONES):
+        plans += [_Planned(zone, NIGHTLY, policy) for policy in POLICIES]
+        for place, cron in enumerate(OTHERS):
+            plans.append(_Planned(zone, cron, POLICIES[(number + place) % len(POLICIES)]))
+    return plans
 
 
 def _expected(plan: _Planned, start: datetime, end: datetime) -> Sequence[datetime]:
