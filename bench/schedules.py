@@ -30,6 +30,7 @@ from bench.own_postgresql import running_postgresql
 from bench.report import BenchOptions, BenchResult, BenchTable
 from bench.schedule_slots import Outage, slots_of_cron, slots_of_interval, split_by_policy
 from core.ids import JobId, TenantId, new_id
+from core.logging import configure_logging
 from schedules.actions import ScheduledAction
 from schedules.catch_up import CatchUp
 from schedules.firing import ScheduleRunner
@@ -93,6 +94,7 @@ class _Tally:
 
 
 def run(options: BenchOptions) -> BenchResult:
+    configure_logging("error", "console")  # every slot that a policy leaves out is a warning
     plans = _plans()
     tallies: dict[str, _Tally] = {}
     with _databases() as databases:
