@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Query, Request
 
 from api.job_events import JobEventReader
 from bootstrap.api_services import ApiServices
+from core.errors import InvalidInput
 from storage.paging import MAX_LIMIT, PageRequest
 
 MAX_CURSOR_LENGTH = 300
@@ -39,6 +40,24 @@ async def _oldest_first(limit: Limit = 50, cursor: Cursor = None) -> PageRequest
 async def _newest_first(limit: Limit = 50, cursor: Cursor = None) -> PageRequest:
     return PageRequest(limit=limit, cursor=cursor, newest_first=True)
 
+
+async def _position(
+    cursor: Annotated[
+        str | None, Query(max_length=20, description="`next_cursor` of the previous page.")
+    ] = None,
+) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
+        raise InvalidInput(
+            "The cursor is not one that this list gave.",
+            remedy="Leave it out to start from the first page.",
+        )
+    return int(cursor)
+
+
+FirstPosition = Annotated[int, Depends(_position)]
+"""Of lists whose items have places: the first one to give."""
 
 OldestFirst = Annotated[PageRequest, Depends(_oldest_first)]
 NewestFirst = Annotated[PageRequest, Depends(_newest_first)]

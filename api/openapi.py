@@ -31,6 +31,7 @@ TAGS = [
     {"name": "evaluations", "description": "Questions with known answers, scored and compared."},
     {"name": "extractions", "description": "Tables out of documents, with a citation for each cell."},
     {"name": "schedules", "description": "Work that begins by itself when it is due."},
+    {"name": "summaries", "description": "Documents in short, with a citation for each statement."},
     {"name": "reports", "description": "What was consumed, and what it cost."},
     {"name": "webhooks", "description": "Be told of what happens, signed, with a log of each delivery."},
     {"name": "keys", "description": "API keys of the tenant."},

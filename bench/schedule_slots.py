@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 _MINUTE = timedelta(minutes=1)
@@ -51,7 +50,6 @@ class _Cron:
         )
 
 
-@cache
 def slots_of_cron(cron: str, zone: str, start: datetime, end: datetime) -> list[datetime]:
     """From `start` up to but without `end`.
 
@@ -86,13 +84,13 @@ def split_by_policy(
 
 def _repeats(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator[datetime]:
     for moment, reading in _minutes(zone, start, end):
-        if moment >= start and fields.shows(reading):
+        if fields.shows(reading):
             yield moment
 
 
 def _times(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator[datetime]:
     seen: datetime | None = None
-    for moment, reading in _minutes(zone, start, end):
+    for moment, reading in _minutes(zone, start - _WALK_BEFORE, end):
         if seen is not None and reading <= seen:
             continue
         passed = [reading] if seen is None else _readings(seen + _MINUTE, reading)
@@ -101,12 +99,11 @@ def _times(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator
         seen = reading
 
 
-@lru_cache(maxsize=1)  # of a year: half a million
-def _minutes(zone: str, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
-    """Each minute from two days before the start, and what the zone's clock shows then."""
-    clock, first = ZoneInfo(zone), start - _WALK_BEFORE
-    moments = [first + number * _MINUTE for number in range((end - first) // _MINUTE)]
-    return [(moment, moment.astimezone(clock).replace(tzinfo=None)) for moment in moments]
+def _minutes(zone: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    clock, moment = ZoneInfo(zone), start.astimezone(UTC)
+    while moment < end:
+        yield moment, moment.astimezone(clock).replace(tzinfo=None)
+        moment += _MINUTE
 
 
 def _readings(first: datetime, last: datetime) -> list[datetime]:

@@ -14,11 +14,13 @@ from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.extraction_tables.registration import EXTRACT_KIND
+from generation.questions import ANSWER_KIND
+from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_requests import ATTENTION_KIND
 from ingest.claims import close_upload
 from ingest.compaction_requests import COMPACT_KIND
 from ingest.uploads import INGEST_KIND
-from storage.answers import ANSWER_KIND, AnswerRepository
+from storage.answers import AnswerRepository
 from storage.conversations import ConversationRepository
 from storage.job_run import job_cancelled
 from storage.jobs import JobRepository
@@ -94,6 +96,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
     INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),
     PREWARM_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     WEBHOOK_KIND: JobKind(Scope.ADMIN, close=close_delivery, reopen=_nothing_was_closed),
+    SUMMARIZE_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)

@@ -131,7 +131,7 @@ def quote_question(
         similar=similar,
     )
     basis = _basis_of_tokens(size.num_chunks, len(similar))
-    return _priced(session, tenant_id, settings, facts.mode, forecast, similar, basis)
+    return priced(session, tenant_id, settings, facts.mode, forecast, similar, basis)
 
 
 def quote_tokens(
@@ -165,11 +165,11 @@ def quote_tokens(
     forecast = explicit_tokens(
         prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens
     )
-    return _priced(session, tenant_id, settings, "tokens", forecast, (), ["tokens: as given"])
+    return priced(session, tenant_id, settings, "tokens", forecast, (), ["tokens: as given"])
 
 
 def _facts(settings: Settings, parameters: QuestionParameters) -> ModelFacts:
-    spec = _generator(settings)
+    spec = generator_spec(settings)
     defaults = ModelDefaults.of(spec.num_parameters)
     configured = settings.ask.extraction
     # What has a form is written, not chosen.
@@ -185,7 +185,7 @@ def _facts(settings: Settings, parameters: QuestionParameters) -> ModelFacts:
     )
 
 
-def _generator(settings: Settings) -> ModelSpec:
+def generator_spec(settings: Settings) -> ModelSpec:
     return find_model(settings.engine.model, role="generator", revision=settings.engine.revision)
 
 
@@ -208,7 +208,7 @@ def _basis_of_tokens(num_chunks: int, num_similar: int) -> list[str]:
     return [question, f"the rest: what the last {num_similar} answers of this collection and mode used"]
 
 
-def _priced(
+def priced(
     session: Session,
     tenant_id: TenantId,
     settings: Settings,
@@ -232,7 +232,7 @@ def _priced(
 
 def _model_of(stage: Stage, settings: Settings) -> str:
     if stage not in _ENCODER_STAGES:
-        return _generator(settings).name
+        return generator_spec(settings).name
     name = settings.ask.reranker if stage is Stage.RERANK and settings.ask.reranker else settings.embedder
     return find_model(name).name
 
@@ -242,7 +242,7 @@ def _seconds(
 ) -> tuple[QuotedSeconds, str]:
     if Stage.DECODE not in forecast or not forecast[Stage.DECODE].expected:
         return _seconds_without_engine(similar)
-    timed = list_timed_answers(session, model=_generator(settings).name, limit=MAX_TIMED)
+    timed = list_timed_answers(session, model=generator_spec(settings).name, limit=MAX_TIMED)
     rates = fit_rates([sample_of(answer) for answer in timed])
     if rates is None:
         return QuotedSeconds(), "seconds: this engine has answered too little to tell"

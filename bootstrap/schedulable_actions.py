@@ -13,6 +13,8 @@ from evaluation.questions import GoldQuestion
 from evaluation.registration import register_evaluation
 from generation.extraction_tables.registration import ExtractionParameters, register_extraction
 from generation.questions import QuestionParameters
+from generation.summaries.parameters import SummaryParameters
+from generation.summaries.registration import register_summary
 from schedules.actions import Actions, ScheduledAction
 from schedules.firing import ScheduleRunner
 from tenancy.principal import Principal, Scope
@@ -47,7 +49,18 @@ def build_actions(*, max_attempts: int) -> Actions:
         )
         return JobId(row.job_id)
 
+    def summary(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
+        row = register_summary(
+            session,
+            principal,
+            CollectionId(order["collection_id"]),
+            SummaryParameters.of_json(order["parameters"]),
+            max_attempts=max_attempts,
+        )
+        return JobId(row.job_id)
+
     return {
         "extraction": ScheduledAction(Scope.ASK, extraction),
         "evaluation": ScheduledAction(Scope.ASK, evaluation),
+        "summary": ScheduledAction(Scope.ASK, summary),
     }

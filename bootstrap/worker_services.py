@@ -13,6 +13,7 @@ from bootstrap.engine_services import connect_engine, connect_small_model
 from bootstrap.extraction_services import build_extraction_pipeline
 from bootstrap.prewarm_services import build_prewarm
 from bootstrap.retrieval_services import build_cross_encoder, build_embedder
+from bootstrap.summary_services import build_summary_pipeline
 from core.settings import Settings
 from evaluation.pipeline import EvaluationPipeline
 from evaluation.registration import EVALUATE_KIND
@@ -20,6 +21,9 @@ from generation.extraction_tables.pipeline import ExtractionPipeline
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.pipeline import AnswerPipeline
 from generation.prewarm.pipeline import PrewarmPipeline
+from generation.questions import ANSWER_KIND
+from generation.summaries.pipeline import SummaryPipeline
+from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_pipeline import AttentionPipeline
 from generation.tracing.attention_requests import ATTENTION_KIND
 from inference.attention import TransformersAttentionReader
@@ -36,7 +40,6 @@ from retrieval.index_writer import IndexWriter
 from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
-from storage.answers import ANSWER_KIND
 from storage.database import Database
 from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads
@@ -53,7 +56,8 @@ Handlers = Mapping[
     | ExtractionPipeline
     | AttentionPipeline
     | PrewarmPipeline
-    | WebhookPipeline,
+    | WebhookPipeline
+    | SummaryPipeline,
 ]
 
 
@@ -169,6 +173,14 @@ def build_worker_services(settings: Settings) -> WorkerServices:
                 tokenizer=served.tokenizer,
                 ledger=ledger,
                 min_support=settings.ask.min_support,
+            ),
+            SUMMARIZE_KIND: build_summary_pipeline(
+                defaults=ModelDefaults.of(served.spec.num_parameters),
+                database=shared.database,
+                embedder=embedder,
+                generator=served.generator,
+                tokenizer=served.tokenizer,
+                ledger=ledger,
             ),
         },
         shared=shared,

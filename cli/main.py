@@ -29,6 +29,7 @@ from cli.commands import (
     prices,
     queues,
     schedules,
+    summaries,
     tenants,
     trace,
     up,
@@ -77,6 +78,7 @@ app.command("demo")(demo.demo)
 app.command("upload")(upload.upload)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
+app.command("summarize")(summaries.summarize)
 app.command("plan")(plan.plan)
 app.command("trace")(trace.trace)
 app.command("bench")(bench.bench)
@@ -90,6 +92,7 @@ app.add_typer(evaluations.app, name="eval")
 app.add_typer(extractions.app, name="extract")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(schedules.app, name="schedules")
+app.add_typer(summaries.app, name="summaries")
 app.add_typer(keys.app, name="keys")
 app.add_typer(queues.app, name="queues")
 app.add_typer(tenants.app, name="tenants")

@@ -34,6 +34,7 @@ from client.records import (
     ScheduleRun,
     Slot,
     Statement,
+    Summary,
     Webhook,
 )
 from client.uploads import UploadedBatch
@@ -66,6 +67,7 @@ __all__ = [
     "Slot",
     "Started",
     "Statement",
+    "Summary",
     "UnreachableError",
     "UploadedBatch",
     "Webhook",

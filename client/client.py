@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import httpx
 
@@ -39,6 +39,7 @@ from client.records import (
     Schedule,
     ScheduleRun,
     Slot,
+    Summary,
     Webhook,
 )
 from client.streaming import AnswerStream
@@ -422,6 +423,46 @@ class LongleafClient:
         """The table as CSV, with the quote, page and place of every value."""
         return self._send("GET", f"/v1/extractions/{extraction_id}/rows.csv").text
 
+    # Summaries
+
+    def create_summary(self, collection_id: str, **options: Any) -> Summary:
+        """Have a collection's documents summarized; its job runs on after this returns.
+
+        Args:
+            options: the API's own: `style`, `prompt`, `length`, `filter`, `max_cost`, …
+        """
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        body = {"collection_id": collection_id, **options}
+        return cast(Summary, self._json("POST", "/v1/summaries", json=body, headers=headers))
+
+    def quote_summary(self, collection_id: str, **options: Any) -> Quote:
+        """What that would take and cost; nothing is read."""
+        body = {"collection_id": collection_id, **options}
+        return cast(Quote, self._json("POST", "/v1/summaries/quotes", json=body))
+
+    def get_summary(self, summary_id: str) -> Summary:
+        return cast(Summary, self._json("GET", f"/v1/summaries/{summary_id}"))
+
+    def render_summary(self, summary_id: str, *, format: Literal["markdown", "html"]) -> str:
+        """It as a text with its sources, or as a page."""
+        return self._send("GET", f"/v1/summaries/{summary_id}", params={"format": format}).text
+
+    def list_summaries(
+        self, *, collection_id: str | None = None, versions_of: str | None = None
+    ) -> Iterator[Summary]:
+        """Newest first."""
+        query = {"collection_id": collection_id, "versions_of": versions_of}
+        yield from cast(Iterator[Summary], self._items("/v1/summaries", query))
+
+    def list_summary_documents(self, summary_id: str) -> Iterator[dict[str, Any]]:
+        """Its documents in order: what is said of each, and what of it was read."""
+        yield from self._items(f"/v1/summaries/{summary_id}/documents", {"limit": 200})
+
+    def compare_summaries(self, summary_id: str, *, against: str | None = None) -> dict[str, Any]:
+        """What it says that another run did not, by default the version before."""
+        query = {} if against is None else {"against": against}
+        return self._json("GET", f"/v1/summaries/{summary_id}/diff", params=query)
+
     # Evaluations
 
     def create_evaluation(
@@ -574,50 +615,6 @@ class LongleafClient:
         """The same report as CSV text."""
         params = _cost_query(group_by, start, end, time_zone) | {"format": "csv"}
         return self._send("GET", "/v1/reports/costs", params=params).text
-
-    def get_costs_page(
-        self,
-        *,
-        group_by: Sequence[str] = ("day", "stage"),
-        start: str | None = None,
-        end: str | None = None,
-        time_zone: str | None = None,
-        language: str = "en",
-    ) -> str:
-        """The same report as one HTML page with plots."""
-        params = _cost_query(group_by, start, end, time_zone) | {"format": "html", "language": language}
-        return self._send("GET", "/v1/reports/costs", params=params).text
-
-    def get_top_costs(
-        self,
-        *,
-        start: str | None = None,
-        end: str | None = None,
-        time_zone: str | None = None,
-        limit: int = 10,
-    ) -> dict[str, Any]:
-        """The documents and the questions that cost most."""
-        params = _given({"start": start, "end": end, "time_zone": time_zone, "limit": limit})
-        return self._json("GET", "/v1/reports/costs/top", params=params)
-
-    def get_savings(
-        self, *, start: str | None = None, end: str | None = None, time_zone: str | None = None
-    ) -> dict[str, Any]:
-        """What the prefix cache saved."""
-        params = _given({"start": start, "end": end, "time_zone": time_zone})
-        return self._json("GET", "/v1/reports/savings", params=params)
-
-    def get_invoice(self, month: str, *, time_zone: str | None = None) -> dict[str, Any]:
-        """What is owed for a month such as `2026-11`."""
-        params = _given({"month": month, "time_zone": time_zone})
-        return self._json("GET", "/v1/reports/invoice", params=params)
-
-    def get_invoice_text(
-        self, month: str, *, format: str, time_zone: str | None = None, language: str = "en"
-    ) -> str:
-        """The invoice as `csv` or as an `html` page."""
-        params = _given({"month": month, "format": format, "time_zone": time_zone, "language": language})
-        return self._send("GET", "/v1/reports/invoice", params=params).text
 
     def get_prices(self, *, at: str | None = None) -> dict[str, Any]:
         """List prices and the tenant's own; `at`: only what applies then."""

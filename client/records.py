@@ -304,6 +304,32 @@ class Extraction(TypedDict):
     finished_at: str | None
 
 
+class Summary(TypedDict):
+    """`text` once it has ended, with `[n]` after what citation n supports; `coverage` says what was read."""
+
+    id: str
+    job_id: str
+    collection_id: str
+    status: JobStatus
+    version: int
+    parameters: dict[str, Any]
+    outcome: Literal["complete", "capped"] | None
+    writer: str | None
+    text: str | None
+    statements: list[dict[str, Any]]
+    citations: list[dict[str, Any]]
+    since: dict[str, Any] | None
+    warnings: list[str]
+    coverage: dict[str, Any]
+    num_nodes: int
+    num_computed: int
+    num_tokens: int
+    cost: dict[str, str]
+    error: Failure | None
+    created_at: str
+    finished_at: str | None
+
+
 class Evaluation(TypedDict):
     """`report` has the means once it has ended, of what was scored till then."""
 

@@ -21,6 +21,7 @@ ScheduleId = NewType("ScheduleId", str)
 ScheduleRunId = NewType("ScheduleRunId", str)
 WebhookId = NewType("WebhookId", str)
 DeliveryId = NewType("DeliveryId", str)
+SummaryId = NewType("SummaryId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

@@ -33,6 +33,16 @@ class LiveChunk:
     num_generator_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Characters `start` to `end` of a document, under `headings`."""
+
+    start: int
+    end: int
+    headings: tuple[str, ...]
+    num_generator_tokens: int
+
+
 class ChunkRepository:
     """Sees only its tenant's chunks."""
 
@@ -76,6 +86,32 @@ class ChunkRepository:
             Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id
         )
         return int(self._session.scalar(query) or 0)
+
+    def count_tokens(self, document_ids: Sequence[DocumentId]) -> dict[DocumentId, tuple[int, int]]:
+        """Tokens of each document's chunks, by the embedder's tokenizer and by the generator's."""
+        found: dict[DocumentId, tuple[int, int]] = {}
+        for i in range(0, len(document_ids), _IN_LIMIT):
+            query = select(
+                Chunk.document_id,
+                func.sum(Chunk.num_tokens).label("embedded"),
+                func.sum(Chunk.num_generator_tokens).label("generator"),
+            ).where(
+                Chunk.tenant_id == self._tenant_id,
+                Chunk.document_id.in_(document_ids[i : i + _IN_LIMIT]),
+            )
+            for row in self._session.execute(query.group_by(Chunk.document_id)):
+                found[DocumentId(row.document_id)] = (int(row.embedded), int(row.generator))
+        return found
+
+    def list_places(self, document_id: DocumentId) -> Sequence[ChunkPlace]:
+        """Where a document's chunks stand, in order."""
+        query = select(Chunk.start, Chunk.end, Chunk.headings, Chunk.num_generator_tokens).where(
+            Chunk.tenant_id == self._tenant_id, Chunk.document_id == document_id
+        )
+        return [
+            ChunkPlace(row.start, row.end, tuple(row.headings), row.num_generator_tokens)
+            for row in self._session.execute(query.order_by(Chunk.position))
+        ]
 
     def _live(self, collection_id: CollectionId) -> Select[Any]:
         # Columns and not entities: a question loads a hundred of these.

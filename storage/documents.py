@@ -154,11 +154,12 @@ class DocumentRepository:
         tags: Sequence[str] = (),
         uploaded_from: datetime | None = None,
         uploaded_before: datetime | None = None,
+        ready: bool = True,
     ) -> list[DocumentId]:
         """Ready documents that meet every condition given, oldest first; an empty one lets all pass.
 
         `document_ids` and `tags` are met by any one of theirs; the moments bound `created_at`, the
-        second excluded. Nothing may be left, which is no error.
+        second excluded. Nothing may be left, which is no error. With `ready` False those that are not.
 
         Raises:
             NotFound: one of `document_ids` is no live document of the collection; it is named, for
@@ -169,7 +170,7 @@ class DocumentRepository:
             Document.tenant_id == self._tenant_id,
             Document.collection_id == collection_id,
             Document.deleted_at.is_(None),
-            Document.status == "ready",
+            Document.status == "ready" if ready else Document.status != "ready",
         )
         if tags:
             query = query.where(self._has_any(clean_tags(tags)))

@@ -8,12 +8,11 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
-from api.dependencies import IdempotencyKey, Limit, NewestFirst, Services
+from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.evaluations import Comparison, Evaluation, EvaluationItem, NewEvaluation
-from core.errors import InvalidInput
 from core.html.page import PAGE_HEADERS, ReportLanguage
 from core.ids import CollectionId, EvaluationId, JobId, TenantId
 from evaluation.comparison import compare
@@ -113,13 +112,10 @@ def list_evaluation_items(
     evaluation_id: str,
     principal: Asker,
     services: Services,
+    first: FirstPosition,
     limit: Limit = 50,
-    cursor: Annotated[
-        str | None, Query(max_length=20, description="`next_cursor` of the previous page.")
-    ] = None,
 ) -> ListOf[EvaluationItem]:
     """An evaluation's questions in order, each with its answer and its metrics."""
-    first = _position(cursor)
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, evaluation_id)
         evaluations = EvaluationRepository(session, principal.tenant_id)
@@ -200,14 +196,3 @@ def _header(session: Session, tenant_id: TenantId, row: models.Evaluation) -> Re
         created_at=row.created_at,
         parameters={name: value for name, value in given.items() if value != defaults[name]},
     )
-
-
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise InvalidInput(
-            "The cursor is not one that this list gave.",
-            remedy="Leave it out to start from the first page.",
-        )
-    return int(cursor)

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
-from api.dependencies import IdempotencyKey, Limit, NewestFirst, Services
+from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.extractions import Extraction, ExtractionRow, NewExtraction
-from core.errors import InvalidInput
 from core.ids import CollectionId, DocumentId, ExtractionId, JobId, TenantId
 from generation.extraction_tables.registration import register_extraction
 from generation.extraction_tables.table_csv import table_as_csv
@@ -100,13 +99,10 @@ def list_extraction_rows(
     extraction_id: str,
     principal: Asker,
     services: Services,
+    first: FirstPosition,
     limit: Limit = 50,
-    cursor: Annotated[
-        str | None, Query(max_length=20, description="`next_cursor` of the previous page.")
-    ] = None,
 ) -> ListOf[ExtractionRow]:
     """The rows in order, those that are not done yet among them."""
-    first = _position(cursor)
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, extraction_id)
         rows = ExtractionRepository(session, principal.tenant_id).list_rows(
@@ -142,14 +138,3 @@ def _get(session: Session, tenant_id: TenantId, extraction_id: str) -> models.Ex
 def _show(session: Session, tenant_id: TenantId, rows: Sequence[models.Extraction]) -> list[Extraction]:
     jobs = Listings(session, tenant_id).jobs([JobId(row.job_id) for row in rows])
     return [Extraction.of(row, jobs[JobId(row.job_id)]) for row in rows]
-
-
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise InvalidInput(
-            "The cursor is not one that this list gave.",
-            remedy="Leave it out to start from the first page.",
-        )
-    return int(cursor)

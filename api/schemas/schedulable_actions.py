@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from api.schemas.evaluations import NewEvaluation
 from api.schemas.extractions import NewExtraction
+from api.schemas.summaries import NewSummary
 from core.errors import InvalidInput
 
 
@@ -24,7 +25,11 @@ class Schedulable(Protocol):
         ...
 
 
-BODIES: Mapping[str, type[Schedulable]] = {"extraction": NewExtraction, "evaluation": NewEvaluation}
+BODIES: Mapping[str, type[Schedulable]] = {
+    "extraction": NewExtraction,
+    "evaluation": NewEvaluation,
+    "summary": NewSummary,
+}
 
 
 def read_order(action: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

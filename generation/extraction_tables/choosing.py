@@ -11,7 +11,7 @@ from generation.consumption import Consumption
 from generation.extraction_tables.cells import Cell, chosen_cell, typed_value
 from generation.extraction_tables.columns import Column
 from generation.extraction_tables.finding import Found
-from generation.extraction_tables.writing import written
+from generation.one_request import written
 from generation.validation import SourceIndex
 from generation.validation.sources import plain_text
 from inference.protocols import (

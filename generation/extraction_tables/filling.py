@@ -14,8 +14,8 @@ from generation.constraints import OutputFormat
 from generation.consumption import Consumption
 from generation.extraction_tables.cells import REASONS, Cell, checked_cell
 from generation.extraction_tables.columns import Column, filling_schema
-from generation.extraction_tables.writing import written
 from generation.format_instructions import form_instructions
+from generation.one_request import written
 from generation.prompt import build_prompt
 from generation.segments import PromptPassage
 from generation.validation import Finding, SourceIndex, check_form

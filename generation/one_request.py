@@ -1,4 +1,4 @@
-"""One request of a table to the engine."""
+"""One request to the engine, of work that nobody watches being written."""
 
 from __future__ import annotations
 

@@ -1,0 +1,160 @@
+"""Makes the nodes of one run, or finds them made. Each is a transaction of its own, so a worker that dies
+loses one at most."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from accounting.ledger import Ledger, LedgerLine
+from accounting.money import cost_of
+from accounting.price_table import prices_at
+from core.clock import utc_now
+from core.ids import SummaryId
+from generation.accounts import consumption_lines
+from generation.consumption import Consumption
+from generation.summaries.nodes import pack_vectors
+from generation.summaries.parameters import SummaryParameters
+from generation.summaries.writing import Ceiling, Written
+from inference.protocols import Generator
+from storage.database import Database
+from storage.job_run import JobRun
+from storage.models import Summary, SummaryNode
+from storage.summaries import SummaryRepository
+
+
+class SliceOver(Exception):
+    """The worker's time for this slice is used up; what was made is kept."""
+
+
+class LimitReached(Exception):
+    """The next node could exceed the run's limit."""
+
+
+class NodeMaker:
+    """One slice of one run. `num_tokens` and `cost` are what the run has spent, in all its slices."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        ledger: Ledger,
+        generator: Generator,
+        run: JobRun,
+        summary: Summary,
+        parameters: SummaryParameters,
+        deadline: float,
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._generator = generator
+        self._run = run
+        self._summary = summary
+        self._parameters = parameters
+        self._deadline = deadline
+        self._has_made = False
+        self.num_tokens = summary.num_tokens
+        self.cost = summary.cost
+
+    def find(self, keys: Sequence[str]) -> dict[str, SummaryNode]:
+        """Nodes that were made before, in this run or in another."""
+        with self._database.read() as session:
+            return SummaryRepository(session, self._run.job.tenant_id).find_nodes(keys)
+
+    def make(
+        self,
+        key: str,
+        *,
+        ceiling: Ceiling,
+        write: Callable[[Consumption], Written],
+        as_json: Callable[[Written], list[dict[str, Any]]],
+        document_id: str | None,
+        progress: dict[str, Any],
+    ) -> Written:
+        """Write a node and keep it with what it took.
+
+        Raises:
+            SliceOver: before it is begun, where the slice has made one and its time is used up.
+            LimitReached: before it is begun, where it could exceed the run's limit.
+        """
+        self._run.checkpoint()
+        if self._has_made and time.monotonic() >= self._deadline:
+            raise SliceOver
+        self._stay_below_limits(ceiling)
+        consumption = Consumption()
+        try:
+            made = write(consumption)
+        except Exception:  # whatever the reason, the tokens were spent
+            self._record_burned(key, document_id, consumption)
+            raise
+        self._keep(key, made, as_json(made), document_id, consumption, progress)
+        self._has_made = True
+        return made
+
+    def _stay_below_limits(self, ceiling: Ceiling) -> None:
+        limits = self._parameters
+        most_tokens = self.num_tokens + sum(tokens for _, _, tokens in ceiling)
+        if limits.max_tokens is not None and most_tokens > limits.max_tokens:
+            raise LimitReached
+        if limits.max_cost is None:
+            return
+        with self._database.read() as session:
+            prices = prices_at(
+                session,
+                [(model, stage) for model, stage, _ in ceiling],
+                utc_now(),
+                tenant_id=self._run.job.tenant_id,
+            )
+        most = sum(
+            (cost_of(tokens, prices[model, stage].price_per_million) for model, stage, tokens in ceiling),
+            Decimal(0),
+        )
+        if self.cost + most > limits.max_cost:
+            raise LimitReached
+
+    def _keep(
+        self,
+        key: str,
+        made: Written,
+        statements: list[dict[str, Any]],
+        document_id: str | None,
+        consumption: Consumption,
+        progress: dict[str, Any],
+    ) -> None:
+        lines = self._lines(key, document_id, consumption)
+        with self._database.write() as session:
+            self._run.confirm(session)
+            summaries = SummaryRepository(session, self._run.job.tenant_id)
+            if not summaries.add_node(key, statements, pack_vectors(made.vectors)):
+                # Another run made the same meanwhile and pays for it: this work was for nothing.
+                lines = [replace(line, billed=False) for line in lines]
+            entries = self._ledger.record(session, self._run.job.tenant_id, lines)
+            billed = [entry for entry in entries if entry.billed]
+            counted = summaries.count_spent(
+                SummaryId(self._summary.id),
+                num_tokens=sum(entry.num_tokens for entry in billed),
+                cost=sum((entry.cost for entry in billed), Decimal(0)),
+                currency=billed[0].currency if billed else "",
+            )
+            self.num_tokens, self.cost = counted.num_tokens, counted.cost
+            self._run.set_progress(session, progress | {"nodes_computed": counted.num_computed})
+
+    def _record_burned(self, key: str, document_id: str | None, consumption: Consumption) -> None:
+        lines = [replace(line, billed=False) for line in self._lines(key, document_id, consumption)]
+        with self._database.write() as session:
+            self._ledger.record(session, self._run.job.tenant_id, lines)
+
+    def _lines(self, key: str, document_id: str | None, consumption: Consumption) -> list[LedgerLine]:
+        """A node's lines are its own in each attempt: written twice, they are there once."""
+        whose = {
+            "source": f"{self._summary.id}/{key[:32]}",
+            "attempt": self._run.job.attempt,
+            "key_id": self._run.job.key_id,
+            "job_id": self._run.job.id,
+            "collection_id": self._summary.collection_id,
+            "document_id": document_id,
+        }
+        return consumption_lines(consumption, self._generator, whose)

@@ -1,0 +1,367 @@
+"""Summaries on a real database: every page read, every statement cited, nothing paid for twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from accounting.ledger import Ledger
+from bootstrap.answer_services import ModelDefaults
+from bootstrap.summary_quoting import quote_summary
+from bootstrap.summary_services import build_summary_pipeline
+from core.clock import utc_now
+from core.errors import EmptyInput, EngineUnavailable, InvalidInput, JobCancelled
+from core.ids import CollectionId, DocumentId, JobId, SummaryId, content_hash, derive_chunk_id
+from generation.summaries.parameters import SummaryParameters
+from generation.summaries.pipeline import SummaryPipeline
+from generation.summaries.registration import register_summary
+from retrieval.filters import DocumentFilter
+from storage.collections import CollectionRepository
+from storage.database import Database
+from storage.documents import DocumentRepository
+from storage.jobs import JobQueue, JobRepository
+from storage.models import Chunk, Document, LedgerEntry, Page, Summary, SummaryDocument, SummaryNode
+from storage.summaries import SummaryRepository
+from tests.pipeline_fixtures import House, WordTokenizer, build_house
+
+TOPICS = ("roof", "budget", "school", "harbour", "garden", "bridge", "library", "market")
+
+
+def report(number: int, *, num_parts: int = 4) -> list[str]:
+    """Pages of a document, one for each of its parts."""
+    return [
+        f"In report {number} the council of the town discussed the {TOPICS[part]} at great length. "
+        f"The {TOPICS[part]} will cost {number}{part}00 dollars in the coming year, as the council decided. "
+        + "".join(
+            f"Speaker {i} of {number} said that the {TOPICS[part]} was important for people on street {i}. "
+            for i in range(6)
+        )
+        for part in range(num_parts)
+    ]
+
+
+CHINESE = (
+    "镇议会在年度会议上讨论了屋顶的维修问题，并决定拨款一万四千元。议员们认为图书馆的开放时间应当延长到晚上九点。"
+    "十月的一场暴风雨损坏了北方仓库的屋顶，修复工作持续了三周。"
+)
+
+
+@pytest.fixture
+def house(database: Database, tmp_path: Path) -> House:
+    house = build_house(database, tmp_path)
+    add(house, "one.md", report(1))
+    add(house, "two.md", report(2))
+    add(house, "三.txt", [CHINESE])
+    return house
+
+
+def add(house: House, name: str, pages: Sequence[str]) -> None:
+    """A document as ingest leaves it: a page is a chunk under a heading of its own."""
+    tenant_id, text = house.principal.tenant_id, "".join(pages)
+    with house.database.write() as session:
+        document = DocumentRepository(session, tenant_id).create(
+            house.collection_id, name=name, content_hash=content_hash(text), num_bytes=len(text.encode())
+        )
+        document.status, document.num_pages = "ready", len(pages)
+        start = 0
+        for number, page in enumerate(pages, start=1):
+            end = start + len(page)
+            session.add(
+                Page(
+                    document_id=document.id,
+                    number=number,
+                    tenant_id=tenant_id,
+                    start=start,
+                    end=end,
+                    text=page,
+                    layout=b"",
+                )
+            )
+            session.add(
+                Chunk(
+                    id=derive_chunk_id(DocumentId(document.id), number, page),
+                    tenant_id=tenant_id,
+                    collection_id=house.collection_id,
+                    document_id=document.id,
+                    position=number,
+                    start=start,
+                    end=start + len(page.rstrip()),
+                    first_page=number,
+                    last_page=number,
+                    headings=[f"Part {number}"],
+                    text=page.rstrip(),
+                    num_tokens=len(page.split()),
+                    num_generator_tokens=len(page),
+                )
+            )
+            start = end
+
+
+def pipeline(house: House, *, slice_seconds: float = 100.0) -> SummaryPipeline:
+    return build_summary_pipeline(
+        defaults=ModelDefaults.of(1_000_000),
+        database=house.database,
+        embedder=house.embedder,
+        generator=house.generator,
+        tokenizer=WordTokenizer(),
+        ledger=Ledger(),
+        slice_seconds=slice_seconds,
+    )
+
+
+def register(house: House, **parameters: object) -> Summary:
+    with house.database.write() as session:
+        return register_summary(
+            session,
+            house.principal,
+            house.collection_id,
+            SummaryParameters(**parameters),  # type: ignore[arg-type]
+            max_attempts=3,
+        )
+
+
+def summarize(house: House, **parameters: object) -> Summary:
+    summary = register(house, **parameters)
+    assert pipeline(house).run(house.claim(JobId(summary.job_id))) == "done"
+    return read(house, summary)
+
+
+def read(house: House, summary: Summary) -> Summary:
+    with house.database.read() as session:
+        return SummaryRepository(session, house.principal.tenant_id).get(SummaryId(summary.id))
+
+
+def documents(house: House, summary: Summary) -> Sequence[SummaryDocument]:
+    with house.database.read() as session:
+        return SummaryRepository(session, house.principal.tenant_id).list_documents(SummaryId(summary.id))
+
+
+def lines(house: House, summary: Summary) -> list[LedgerEntry]:
+    with house.database.read() as session:
+        return list(session.scalars(select(LedgerEntry).where(LedgerEntry.job_id == summary.job_id)))
+
+
+def document_named(house: House, name: str) -> DocumentId:
+    with house.database.read() as session:
+        return DocumentId(
+            session.scalars(
+                select(Document.id).where(Document.name == name, Document.deleted_at.is_(None))
+            ).one()
+        )
+
+
+def delete(house: House, name: str) -> None:
+    with house.database.write() as session:
+        session.get_one(Document, document_named(house, name)).deleted_at = utc_now()
+
+
+def text_of(house: House, document_id: str) -> str:
+    with house.database.read() as session:
+        pages = DocumentRepository(session, house.principal.tenant_id).list_pages(DocumentId(document_id))
+        return "".join(page.text for page in pages)
+
+
+def test_every_statement_is_a_sentence_of_a_document_and_every_page_is_read(house: House) -> None:
+    summary = summarize(house)
+    assert (summary.outcome, summary.num_done, summary.version) == ("complete", 3, 1)
+    citations = {citation["number"]: citation for citation in summary.result["citations"]}
+    for statement in summary.result["statements"]:
+        [number] = statement["citations"]
+        citation = citations[number]
+        source = text_of(house, citation["document_id"])
+        assert source[citation["start"] : citation["end"]] == citation["quote"]
+        assert "".join(statement["text"].split()) == "".join(citation["quote"].split())
+        assert summary.result["text"][statement["start"] : statement["end"]] == statement["text"]
+    rows = documents(house, summary)
+    assert all((row.num_pages_read, row.skipped) == (row.num_pages, []) for row in rows)
+    assert all(row.statements for row in rows)
+    billed = lines(house, summary)
+    assert {line.stage for line in billed} == {"embed"}
+    assert summary.num_tokens == sum(line.num_tokens for line in billed)
+    assert summary.cost == sum((line.cost for line in billed), Decimal(0))
+    with house.database.read() as session:
+        job = JobRepository(session, house.principal.tenant_id).get(JobId(summary.job_id))
+    assert (job.status, job.queue) == ("succeeded", "batch")
+    assert job.progress["pages_done"] == job.progress["pages_total"] > 0
+
+
+def test_a_run_over_what_did_not_change_takes_nothing_and_is_the_next_version(house: House) -> None:
+    first, second = summarize(house), summarize(house)
+    assert (first.version, second.version) == (1, 2)
+    assert (second.num_tokens, second.num_computed, lines(house, second)) == (0, 0, [])
+    assert second.num_nodes == first.num_nodes
+    assert second.result["text"] == first.result["text"]
+
+
+def test_of_a_changed_document_only_what_changed_is_read_again(house: House) -> None:
+    first = summarize(house)
+    delete(house, "two.md")
+    add(house, "two.md", [*report(2)[:3], "The council of the town put off the harbour for two more years."])
+    second = summarize(house)
+    assert 0 < second.num_tokens < first.num_tokens
+    documents_read = {line.document_id for line in lines(house, second)} - {None}
+    assert documents_read <= {document_named(house, "two.md")}
+
+
+def test_a_dead_workers_nodes_are_taken_up_and_not_made_or_billed_twice(house: House) -> None:
+    whole = summarize(house, length="short")
+    with house.database.write() as session:
+        for node in session.scalars(select(SummaryNode)):
+            session.delete(node)
+    summary = register(house, length="short")
+    hasty = pipeline(house, slice_seconds=0.0)
+    lost = house.claim(JobId(summary.job_id))
+    assert hasty.run(lost) == "yielded"
+    house.lose_worker(lost.job.id)  # before it could give the job back
+    while True:
+        run = house.claim(lost.job.id)
+        if hasty.run(run) == "done":
+            break
+        with house.database.write() as session:
+            JobQueue(session).yield_job(run.job.id, run.owner)
+    done = read(house, summary)
+    assert done.result["text"] == whole.result["text"]
+    assert (done.num_tokens, done.num_computed) == (whole.num_tokens, whole.num_computed)
+    by_node = [(line.source, line.stage) for line in lines(house, summary)]
+    assert len(by_node) == len(set(by_node)) > 1
+    assert {line.attempt for line in lines(house, summary)} == {1, 2}
+
+
+def test_a_limit_stops_the_run_and_what_was_read_is_kept_and_told(house: House) -> None:
+    limit = 2300  # a section may take up to 2,200, and takes some 150
+    capped = summarize(house, style="key_points", max_tokens=limit)
+    assert capped.outcome == "capped"
+    assert 0 < capped.num_tokens <= limit
+    assert "limit" in " ".join(capped.result["warnings"])
+    rows = documents(house, capped)
+    assert any(item["reason"] == "limit" for row in rows for item in row.skipped)
+    free = summarize(house, length="long", max_cost=Decimal(0))
+    assert (free.outcome, free.num_tokens, free.result["text"]) == ("capped", 0, "")
+
+
+def test_changes_since_the_last_version_are_what_it_did_not_read(house: House) -> None:
+    first = summarize(house, style="changes_since_last")
+    assert first.result["since"]["version"] is None
+    add(house, "four.txt", ["A new lift was built in the town hall, which cost the council 900 dollars."])
+    delete(house, "two.md")
+    second = summarize(house, style="changes_since_last")
+    assert [each["text"] for each in second.result["statements"]] == [
+        "A new lift was built in the town hall, which cost the council 900 dollars."
+    ]
+    since = second.result["since"]
+    assert (since["version"], since["documents_added"], since["documents_removed"]) == (
+        1,
+        ["four.txt"],
+        ["two.md"],
+    )
+    third = summarize(house, style="changes_since_last")
+    assert (third.result["statements"], third.num_tokens) == ([], 0)
+
+
+def test_one_summary_is_carried_through_a_narrative(house: House) -> None:
+    only = DocumentFilter(document_ids=(document_named(house, "one.md"),))
+    first = summarize(house, method="refine", filter=only)
+    again = summarize(house, method="refine", filter=only)
+    assert first.result["text"] == again.result["text"] != ""
+    assert again.num_tokens == 0
+    with pytest.raises(InvalidInput, match="one document"):
+        register(house, method="refine")
+
+
+def test_what_a_model_writes_is_held_against_what_it_read(house: House) -> None:
+    only = DocumentFilter(document_ids=(document_named(house, "三.txt"),))
+    said = "镇议会决定拨款一万四千元维修屋顶。议会还决定在月球上修建一座火车站。"
+    house.generator.text = said
+    flagged = summarize(house, writer="abstractive", filter=only)
+    supported, invented = flagged.result["statements"]
+    assert (supported["supported"], invented["supported"]) == (True, False)
+    assert any("月球" in warning for warning in flagged.result["warnings"])
+    removed = summarize(house, writer="abstractive", filter=only, unsupported="remove")
+    assert "月球" not in removed.result["text"]
+    stages = {line.stage for line in lines(house, flagged)}
+    assert stages >= {"prefill_uncached", "prefill_cached", "decode"}
+    request = house.generator.requests[0]
+    assert request.cache_salt == house.principal.tenant_id
+
+
+def test_prompts_of_one_kind_begin_alike_and_a_second_run_asks_nothing(house: House) -> None:
+    house.generator.text = "The council of the town discussed the roof at great length."
+    summarize(
+        house, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(house, "one.md"),))
+    )
+    prompts = [bytes(min(t, 255) for t in r.prompt_token_ids) for r in house.generator.requests]
+    assert len(prompts) >= 2
+    shared = next(i for i, pair in enumerate(zip(*prompts[:2], strict=False)) if pair[0] != pair[1])
+    assert shared > 150
+    asked = len(house.generator.requests)
+    again = summarize(
+        house, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(house, "one.md"),))
+    )
+    assert (len(house.generator.requests), again.num_tokens) == (asked, 0)
+
+
+def test_what_a_failed_attempt_took_is_burned_and_the_next_one_goes_on(house: House) -> None:
+    summary = register(house, writer="abstractive")
+    house.generator.text = "The council of the town discussed the roof at great length."
+    house.generator.failure, house.generator.fail_after = EngineUnavailable("gone"), 3
+    with pytest.raises(EngineUnavailable):
+        pipeline(house).run(house.claim(JobId(summary.job_id)))
+    assert {line.billed for line in lines(house, summary)} == {False}
+    assert read(house, summary).num_tokens == 0
+
+
+def test_a_deleted_document_is_left_out_with_the_reason(house: House) -> None:
+    summary = register(house)
+    delete(house, "two.md")
+    pipeline(house).run(house.claim(JobId(summary.job_id)))
+    [gone] = [row for row in documents(house, summary) if row.document_name == "two.md"]
+    assert (gone.num_pages_read, gone.skipped[0]["reason"]) == (0, "deleted")
+    assert read(house, summary).outcome == "complete"
+
+
+def test_a_cancelled_summary_keeps_its_documents(house: House) -> None:
+    summary = register(house)
+    run = house.claim(JobId(summary.job_id))
+    with house.database.write() as session:
+        JobRepository(session, house.principal.tenant_id).request_cancel(run.job.id)
+    with pytest.raises(JobCancelled):
+        pipeline(house).run(run)
+    assert read(house, summary).outcome is None
+
+
+def test_an_empty_collection_is_refused(house: House) -> None:
+    with house.database.write() as session:
+        empty = CollectionRepository(session, house.principal.tenant_id).create("empty")
+        with pytest.raises(EmptyInput, match="No ready document"):
+            register_summary(
+                session,
+                house.principal,
+                CollectionId(empty.id),
+                SummaryParameters(),
+                max_attempts=3,
+            )
+
+
+def test_a_quote_holds_what_the_run_takes_and_nothing_for_what_was_read(house: House) -> None:
+    def quoted(**parameters: object) -> tuple[int, int, int]:
+        with house.database.read() as session:
+            quote = quote_summary(
+                session,
+                house.principal.tenant_id,
+                house.settings,
+                collection_id=house.collection_id,
+                parameters=SummaryParameters(**parameters),  # type: ignore[arg-type]
+            )
+        spans = [line.tokens for line in quote.lines]
+        return sum(s.low for s in spans), sum(s.expected for s in spans), sum(s.high for s in spans)
+
+    low, expected, high = quoted()
+    took = summarize(house).num_tokens
+    assert low <= took <= high
+    assert expected > 0
+    assert quoted()[1] == 0
+    assert quoted(writer="abstractive")[1] > expected
