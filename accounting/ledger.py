@@ -125,16 +125,24 @@ def generation_lines(
 ) -> list[LedgerLine]:
     """Lines for a call of the generator: prefill uncached, prefill cached, decode; none of zero tokens.
 
-    The cached part of the prompt is counted once, at its own price. All engine time of the prefill
-    went into the uncached part.
+    The cached part of the prompt is counted once, at its own price, and takes none of the engine's time
+    unless there is nothing else.
 
     Args:
         purpose: the stage the call served, where it did not write the answer.
+        prefill_seconds: as waited for. Where the usage has the call's share of the engine's time, these two
+            only say which part of it was the prefill's.
     """
+    waited = prefill_seconds + decode_seconds
+    seconds = usage.engine_seconds or waited
+    prefill_part = prefill_seconds / waited if waited else 0.0
+    if not usage.completion_tokens:
+        prefill_part = 1.0
+    uncached_part = prefill_part if usage.uncached_tokens else 0.0
     counts = (
-        (Stage.PREFILL_UNCACHED, usage.uncached_tokens, prefill_seconds),
-        (Stage.PREFILL_CACHED, usage.cached_tokens, 0.0),
-        (Stage.DECODE, usage.completion_tokens, decode_seconds),
+        (Stage.PREFILL_UNCACHED, usage.uncached_tokens, seconds * uncached_part),
+        (Stage.PREFILL_CACHED, usage.cached_tokens, seconds * (prefill_part - uncached_part)),
+        (Stage.DECODE, usage.completion_tokens, seconds * (1.0 - prefill_part)),
     )
     return [
         LedgerLine(

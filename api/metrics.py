@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
+from accounting.reconciliation import ModelReconciliation, reconcile
 from core.clock import utc_now
 from generation.prewarm.report import PrewarmReport, measure_prewarm
 from storage.database import Database
@@ -23,6 +24,7 @@ from storage.queues import QUEUES
 log = structlog.get_logger()
 
 _PREWARM_SECONDS = 60.0
+_RECONCILED_SECONDS = 60.0
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -47,6 +49,7 @@ class ApiMetrics:
         )
         self._registry.register(_QueueDepth(database))
         self._registry.register(_Prewarm(database))
+        self._registry.register(_LedgerDifference(database))
 
     def begin(self) -> None:
         self._active.inc()
@@ -118,6 +121,56 @@ class _Prewarm(Collector):
                 self._known = measure_prewarm(session, since=utc_now() - timedelta(days=1))
             self._asked_at = time.monotonic()
         return self._known
+
+
+class _LedgerDifference(Collector):
+    """What of the engines' own counts of the last day the ledger cannot explain."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: list[ModelReconciliation] = []
+        self._asked_at = -math.inf
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        yield from _difference_families()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        tokens, share = _difference_families()
+        try:
+            found = self._reconciled()
+        except SQLAlchemyError as error:
+            log.warning("metrics.reconciliation_failed", error=type(error).__name__)
+            return
+        for model in found:
+            for name, compared in model.counters.items():
+                tokens.add_metric([model.model, name], compared.unexplained)
+                share.add_metric([model.model, name], compared.share)
+        yield from (tokens, share)
+
+    def _reconciled(self) -> list[ModelReconciliation]:
+        """Looked at once a minute: it sums a day."""
+        if time.monotonic() - self._asked_at > _RECONCILED_SECONDS:
+            now = utc_now()
+            with self._database.read() as session:
+                self._known = reconcile(session, start=now - timedelta(days=1), end=now)
+            self._asked_at = time.monotonic()
+        return self._known
+
+
+def _difference_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+    labels = ["model", "counter"]
+    return (
+        GaugeMetricFamily(
+            "longleaf_ledger_unexplained_tokens",
+            "Tokens that the ledger has and the engines have not (or, negative, the other way round).",
+            labels=labels,
+        ),
+        GaugeMetricFamily(
+            "longleaf_ledger_difference_share",
+            "The same, as a share of what the engines counted.",
+            labels=labels,
+        ),
+    )
 
 
 def _prewarm_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:

@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class SampledEngine:
+class CountedEngine:
     """An endpoint, and the model it serves as the ledger calls it."""
 
     url: str
@@ -29,23 +29,23 @@ class SampledEngine:
     api_key: str = ""
 
 
-ReadCounters = Callable[[SampledEngine], EngineCounters | None]
+ReadCounters = Callable[[CountedEngine], EngineCounters | None]
 """None: it is down, or does not tell."""
 
 
-def sampled_engines(settings: Settings) -> list[SampledEngine]:
+def sampled_engines(settings: Settings) -> list[CountedEngine]:
     """The generation engines, and the small model's where it has one of its own."""
     engine, small = settings.engine, settings.small_model
     model = find_model(engine.model, role="generator", revision=engine.revision).name
-    found = [SampledEngine(url, model, engine.api_key) for url in settings.engine_urls]
+    found = [CountedEngine(url, model, engine.api_key) for url in settings.engine_urls]
     if small.url:
         url = small.url.rstrip("/").removesuffix("/v1")
         name = find_model(small.model or engine.model, role="generator", revision=small.revision).name
-        found.append(SampledEngine(url, name, small.api_key))
+        found.append(CountedEngine(url, name, small.api_key))
     return found
 
 
-def read_counters(engine: SampledEngine) -> EngineCounters | None:
+def read_counters(engine: CountedEngine) -> EngineCounters | None:
     """Its counters now."""
     headers = {"Authorization": f"Bearer {engine.api_key}"} if engine.api_key else {}
     try:
@@ -64,7 +64,7 @@ class EngineSampler:
     def __init__(
         self,
         database: Database,
-        engines: Sequence[SampledEngine],
+        engines: Sequence[CountedEngine],
         *,
         read: ReadCounters = read_counters,
         clock: Clock = utc_now,
@@ -99,7 +99,7 @@ class EngineSampler:
             )
 
     def _changed(
-        self, engine: SampledEngine, counters: EngineCounters, now: datetime, *, is_quiet: bool
+        self, engine: CountedEngine, counters: EngineCounters, now: datetime, *, is_quiet: bool
     ) -> EngineSample | None:
         before = self._seen.get(engine.url) or self._load(engine)
         sample = EngineSample(
@@ -125,7 +125,7 @@ class EngineSampler:
         self._seen[engine.url] = _Seen(sample, now, is_open, is_own=True)
         return sample if moved else None
 
-    def _load(self, engine: SampledEngine) -> _Seen | None:
+    def _load(self, engine: CountedEngine) -> _Seen | None:
         with self._database.read() as session:
             known = latest_sample(session, engine.url, model=engine.model)
         return None if known is None else _Seen(known, known.sampled_at, is_open=False, is_own=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.settings import Settings
 from inference.admission import AdmissionPolicy
-from inference.completions_client import ClientTimeouts, CompletionsClient, RetryPolicy
+from inference.completions_client import ClientTimeouts, CompletionsClient, OnProbed, RetryPolicy
 from inference.engine_load import EngineLoadSampler
 from inference.engine_pool import EnginePool
 from inference.kv_events import EventEndpoint, followed_events
@@ -44,17 +44,17 @@ class _Endpoint:
     events: tuple[EventEndpoint, ...] = ()
 
 
-def connect_engine(settings: Settings) -> ServedModel:
+def connect_engine(settings: Settings, *, on_probed: OnProbed | None = None) -> ServedModel:
     """The generator. Nothing is asked of an engine yet.
 
     Raises:
         ModelUnavailable: its tokenizer is not prepared.
         Misconfigured: its events are on, and cannot be followed.
     """
-    return _connect(settings, _engine_endpoint(settings))
+    return _connect(settings, _engine_endpoint(settings), on_probed)
 
 
-def connect_small_model(settings: Settings) -> ServedModel:
+def connect_small_model(settings: Settings, *, on_probed: OnProbed | None = None) -> ServedModel:
     """The small model at an endpoint of its own."""
     small = settings.small_model
     endpoint = _Endpoint(
@@ -63,7 +63,7 @@ def connect_small_model(settings: Settings) -> ServedModel:
         small.model or settings.engine.model,
         small.revision,
     )
-    return _connect(settings, endpoint)
+    return _connect(settings, endpoint, on_probed)
 
 
 def build_engine(settings: Settings) -> EngineClient:
@@ -80,10 +80,10 @@ def _engine_endpoint(settings: Settings) -> _Endpoint:
     )
 
 
-def _connect(settings: Settings, endpoint: _Endpoint) -> ServedModel:
+def _connect(settings: Settings, endpoint: _Endpoint, on_probed: OnProbed | None) -> ServedModel:
     spec = find_model(endpoint.model, role="generator", revision=endpoint.revision)
     folder = model_path(spec, settings.model_dir)
-    generator = _generator(settings, endpoint, spec, folder)
+    generator = _generator(settings, endpoint, spec, folder, on_probed=on_probed)
     sampler = EngineLoadSampler(generator.engine_counters)
     revision = _revision(endpoint, folder)
     return ServedModel(spec, revision, HuggingFaceTokenizer(folder), generator, sampler, folder)
@@ -95,7 +95,14 @@ def _revision(endpoint: _Endpoint, folder: Path) -> str:
     return manifest.revision if manifest else endpoint.revision
 
 
-def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder: Path) -> EngineClient:
+def _generator(
+    settings: Settings,
+    endpoint: _Endpoint,
+    spec: ModelSpec,
+    folder: Path,
+    *,
+    on_probed: OnProbed | None = None,
+) -> EngineClient:
     """A client of the engine at the one URL, or a pool of those at several."""
     revision = _revision(endpoint, folder)
     engine = settings.engine
@@ -112,6 +119,7 @@ def _generator(settings: Settings, endpoint: _Endpoint, spec: ModelSpec, folder:
             timeouts=ClientTimeouts(silence_seconds=settings.engine.request_timeout_seconds),
             retries=retries,
             admission=admission,
+            on_probed=on_probed,
         )
         return TrackedEngine(client, events=events.get(url))
 

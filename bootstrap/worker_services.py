@@ -12,6 +12,7 @@ from bootstrap.delivery_services import build_webhook_pipeline
 from bootstrap.engine_services import connect_engine, connect_small_model
 from bootstrap.extraction_services import build_extraction_pipeline
 from bootstrap.prewarm_services import build_prewarm
+from bootstrap.probe_accounts import ProbeAccounts
 from bootstrap.retrieval_services import build_cross_encoder, build_embedder
 from bootstrap.summary_services import build_summary_pipeline
 from core.settings import Settings
@@ -90,11 +91,12 @@ def build_worker_services(settings: Settings) -> WorkerServices:
         ModelUnavailable: a model is not prepared.
     """
     shared = build_api_services(settings)
-    embedder = build_embedder(settings)
-    served = connect_engine(settings)
-    small = connect_small_model(settings) if settings.small_model.url else served
-    cross_encoder = build_cross_encoder(settings)
     ledger = Ledger()
+    embedder = build_embedder(settings)
+    probes = ProbeAccounts(shared.database, ledger)
+    served = connect_engine(settings, on_probed=probes.record)
+    small = connect_small_model(settings, on_probed=probes.record) if settings.small_model.url else served
+    cross_encoder = build_cross_encoder(settings)
     leads = PrefixLeads(settings.resolved_redis_url)
     dense, lexical = DenseIndex(settings.index_dir), LexicalIndex(settings.index_dir)
     retrieval = RetrievalPipeline(

@@ -7,17 +7,22 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Token counts as the engine reports them; `prompt_tokens` includes `cached_tokens`."""
+    """Token counts as the engine reports them; `prompt_tokens` includes `cached_tokens`.
+
+    `engine_seconds` is the call's share of the engine's time, as far as it was measured.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    engine_seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             self.prompt_tokens + other.prompt_tokens,
             self.cached_tokens + other.cached_tokens,
             self.completion_tokens + other.completion_tokens,
+            self.engine_seconds + other.engine_seconds,
         )
 
     @property

@@ -6,9 +6,9 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -28,6 +28,7 @@ from inference.engine_probe import (
     SPECULATION_METRIC,
     completion_body,
     probe_engine,
+    usage_of,
 )
 from inference.kv_store.kept_text import FIELD as KEPT_FIELD
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
@@ -36,6 +37,8 @@ from inference.token_logprobs import logprobs_fields
 
 # uvicorn, and so vLLM, closes a connection idle for 5 s; ours must be dropped before it does.
 _KEEPALIVE_SECONDS = 4.0
+
+OnProbed = Callable[[EngineInfo, TokenUsage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class CompletionsClient:
         revision: what to call the model's revision; an endpoint does not tell.
         max_model_len: the window to assume where the endpoint does not say it.
         admission: how long a full endpoint is waited for; by default not at all.
+        on_probed: told what finding out used, for the ledger.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class CompletionsClient:
         timeouts: ClientTimeouts | None = None,
         retries: RetryPolicy | None = None,
         admission: AdmissionPolicy | None = None,
+        on_probed: OnProbed | None = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._model = model
@@ -89,6 +94,7 @@ class CompletionsClient:
         self._timeouts = timeouts or ClientTimeouts()
         self._retries = retries or RetryPolicy()
         self._admission = admission or AdmissionPolicy()
+        self._on_probed = on_probed
         self._info: EngineInfo | None = None
         self._info_lock = threading.Lock()
         self._http = httpx.Client(
@@ -125,7 +131,11 @@ class CompletionsClient:
         """
         with self._info_lock:
             if self._info is None:
-                self._info = self._ask_info()
+                started_at, used = time.monotonic(), [TokenUsage()]
+                self._info = self._ask_info(used)
+                if self._on_probed is not None:
+                    seconds = time.monotonic() - started_at
+                    self._on_probed(self._info, replace(sum(used, TokenUsage()), engine_seconds=seconds))
             return self._info
 
     def is_healthy(self) -> bool:
@@ -196,13 +206,18 @@ class CompletionsClient:
                 remedy="Start it with developer endpoints (VLLM_SERVER_DEV_MODE=1), and while it is idle.",
             )
 
-    def _ask_info(self) -> EngineInfo:
+    def _ask_info(self, used: list[TokenUsage]) -> EngineInfo:
+        def post(body: dict[str, Any]) -> httpx.Response:
+            response = self._http.post("/v1/completions", json=body)
+            used.append(usage_of(response))
+            return response
+
         models = self._get_checked("/v1/models").json()
         with _translated(self._url):
             version = self._get("/version")
             metrics = self._get("/metrics")  # elsewhere than in vLLM there are none, or none so named
             return probe_engine(
-                lambda body: self._http.post("/v1/completions", json=body),
+                post,
                 models=models,
                 version=str(version.json().get("version", "")) if version.status_code == 200 else "",
                 model=self._model,

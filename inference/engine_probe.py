@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx
 
 from core.errors import EngineIncapable, LongleafError, Misconfigured
+from core.usage import TokenUsage
 from inference.completion_stream import CompletionStream
 from inference.controls import BEAM_PROBE, LOST_TO_SPECULATION, PROBES, Probe, merged_fields
 from inference.engine_errors import error_from_body
@@ -41,6 +42,21 @@ SPECULATION_METRIC = "vllm:spec_decode_"
 """Begins the names of metrics that a vLLM has from its start if it speculates."""
 
 _REMEDY = "Point LONGLEAF_ENGINE__URL to a vLLM, or leave it empty to have one launched."
+
+
+def usage_of(response: httpx.Response) -> TokenUsage:
+    """What a whole response to a completion request says that it used; nothing for a refusal."""
+    if response.status_code != 200:
+        return TokenUsage()
+    is_stream = "text/event-stream" in response.headers.get("content-type", "")
+    payloads = EventDecoder().feed(response.content) if is_stream else [response.text]
+    stream = CompletionStream(num_prompt_tokens=0)
+    try:
+        for payload in payloads:
+            stream.feed(payload)
+    except LongleafError:  # a refusal in a stream, or nonsense: the rest of the probe finds out
+        pass
+    return stream.usage
 
 
 class Post(Protocol):

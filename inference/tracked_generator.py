@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from core.errors import EngineIncapable
 from core.usage import TokenUsage
 from inference.engine_metrics import EngineCache, EngineCounters
+from inference.engine_time import EngineShare, EngineTime
 from inference.kv_events import EventEndpoint, KvEventFollower
 from inference.pooled_engine import EngineClient
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest, Generator
@@ -51,6 +52,7 @@ class HoldsPrefixes(Generator, Protocol):
 class _Watched:
     """What became of a request so far."""
 
+    num_cached: int  # known before it was sent; 0 of an engine that does not tell either
     usage: TokenUsage = field(default_factory=TokenUsage)
     has_begun: bool = False
     has_ended: bool = False
@@ -66,6 +68,7 @@ class TrackedGenerator:
     def __init__(self, generator: Generator, *, events: EventEndpoint | None = None) -> None:
         self._generator = generator
         self._events = events
+        self._time = EngineTime()
         self._prefixes: ResidentPrefixes | None = None
         self._follower: KvEventFollower | None = None
         self._lock = threading.Lock()
@@ -108,18 +111,21 @@ class TrackedGenerator:
 
     @contextmanager
     def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
-        prefixes, watched = self.prefixes, _Watched()
-        prompt = prefixes.sent(self._salt(request), request.prompt_token_ids)
+        prefixes, salt = self.prefixes, self._salt(request)
+        reports = self.info().reports_cached_tokens
+        watched = _Watched(num_cached=prefixes.num_cached(salt, request.prompt_token_ids) if reports else 0)
+        prompt = prefixes.sent(salt, request.prompt_token_ids)
+        share = self._time.begin()
         try:
             with self._generator.stream(request) as deltas:
-                yield self._watch(deltas, watched, lambda: prefixes.computed(prompt))
+                yield self._watch(deltas, watched, share, lambda: prefixes.computed(prompt))
         finally:
+            share.end()
             if watched.has_begun:
                 # Cached tokens are named at the end only.
-                reports = self.info().reports_cached_tokens and watched.has_ended
                 prefixes.finished(
                     prompt,
-                    cached_tokens=watched.usage.cached_tokens if reports else None,
+                    cached_tokens=watched.usage.cached_tokens if reports and watched.has_ended else None,
                     completion_tokens=watched.usage.completion_tokens,
                 )
             else:
@@ -136,7 +142,11 @@ class TrackedGenerator:
         return ASSUMED_GEOMETRY if cache is None else CacheGeometry(cache.block_tokens, cache.num_blocks)
 
     def _watch(
-        self, deltas: Iterator[GenerationDelta], watched: _Watched, begin: Callable[[], None]
+        self,
+        deltas: Iterator[GenerationDelta],
+        watched: _Watched,
+        share: EngineShare,
+        begin: Callable[[], None],
     ) -> Iterator[GenerationDelta]:
         for delta in deltas:
             watched.usage = delta.usage
@@ -144,7 +154,15 @@ class TrackedGenerator:
             if not watched.has_begun and (delta.text or delta.usage.completion_tokens):
                 watched.has_begun = True
                 begin()
-            yield delta
+            yield replace(delta, usage=self._measured(delta, watched, share))
+
+    def _measured(self, delta: GenerationDelta, watched: _Watched, share: EngineShare) -> TokenUsage:
+        """The usage so far with its share of time, and with what was known to be cached until the
+        engine says it, at the end: should the request be broken off, this is what is known of it."""
+        usage, cached_tokens = delta.usage, delta.usage.cached_tokens
+        if not watched.has_ended and not cached_tokens:
+            cached_tokens = min(watched.num_cached, usage.prompt_tokens)
+        return replace(usage, cached_tokens=cached_tokens, engine_seconds=share.seconds())
 
 
 class TrackedEngine(TrackedGenerator):
@@ -155,8 +173,10 @@ class TrackedEngine(TrackedGenerator):
         self._client = client
 
     def engine_counters(self) -> EngineCounters:
-        """As the client's."""
-        return self._client.engine_counters()
+        """As the client's; requests of other processes are then known to share the engine's time."""
+        counters = self._client.engine_counters()
+        self._time.heard(counters.num_running + counters.num_waiting)
+        return counters
 
 
 def salt_of(engine: EngineInfo, cache_salt: str) -> str:

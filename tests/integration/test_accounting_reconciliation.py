@@ -16,7 +16,7 @@ from accounting.price_book import load_price_book
 from accounting.price_sync import sync_price_book
 from accounting.reconciliation import ModelReconciliation, reconcile
 from accounting.stages import Stage
-from bootstrap.engine_sampling import EngineSampler, SampledEngine
+from bootstrap.engine_sampling import CountedEngine, EngineSampler
 from core.ids import TenantId
 from core.usage import TokenUsage
 from inference.engine_metrics import EngineCounters
@@ -43,7 +43,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(clock=lambda: self.now)
-        engines = [SampledEngine("http://engine", "m")]
+        engines = [CountedEngine("http://engine", "m")]
         self.sampler = EngineSampler(
             self.database, engines, read=lambda _: self.read(), clock=lambda: self.now
         )

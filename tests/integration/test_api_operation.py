@@ -227,7 +227,7 @@ def add_price(database: Database, tenant_id: str, price: str) -> None:
                 tenant_id=tenant_id,
                 model="*",
                 stage="decode",
-                price_per_million=Decimal(price),
+                price=Decimal(price),
                 currency="USD",
                 effective_from=datetime(2026, 1, 1, tzinfo=UTC),
             )

@@ -430,6 +430,28 @@ def test_costs_come_as_table_and_as_json(cli: Cli) -> None:
     assert json.loads(cli("costs", "--by", "stage", "--json").stdout) == COSTS
 
 
+def test_a_ledger_that_differs_from_the_engines_ends_the_command_with_a_status_of_its_own(cli: Cli) -> None:
+    zero = {"prompt": 0, "cached": 0, "generation": 0}
+    differs = {"engine": 1000, "ledger": 990, "difference": -10, "unexplained": -10, "share": 0.01}
+    model = {
+        "model": "m",
+        "compared_from": "2026-11-30T00:00:00Z",
+        "compared_to": "2026-12-01T00:00:00Z",
+        "counters": {"prompt": differs},
+        "billed": zero | {"prompt": 890},
+        "burned": {"failed": zero | {"prompt": 100}},
+        "is_alarming": True,
+        "notes": [],
+    }
+    cli.routes["GET", "/v1/reports/reconciliation"] = {"models": [model], "is_alarming": True}
+    result = cli("costs", "reconcile")
+    assert result.exit_code == 2
+    assert "-10" in result.stdout
+    assert "m: ALARM, 2026-11-30 00:00Z to 2026-12-01 00:00Z." in result.stderr
+    cli.routes["GET", "/v1/reports/reconciliation"] = {"models": [], "is_alarming": False}
+    assert cli("costs", "reconcile").exit_code == 0
+
+
 def test_jobs_and_collections_are_listed(cli: Cli) -> None:
     cli.routes["GET", "/v1/jobs"] = {"items": [JOB], "next_cursor": None}
     jobs = cli("jobs", "list").stdout
