@@ -138,6 +138,8 @@ def generation_lines(
     prefill_part = prefill_seconds / waited if waited else 0.0
     if not usage.completion_tokens:
         prefill_part = 1.0
+    elif not usage.prompt_tokens:
+        prefill_part = 0.0
     uncached_part = prefill_part if usage.uncached_tokens else 0.0
     counts = (
         (Stage.PREFILL_UNCACHED, usage.uncached_tokens, seconds * uncached_part),

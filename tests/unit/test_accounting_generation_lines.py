@@ -43,3 +43,36 @@ def test_engine_time_goes_to_what_was_computed() -> None:
         (Stage.DECODE, 1.5),
     ]
     assert {(line.billed, line.attempt, line.job_id) for line in lines} == {(False, 2, "job_1")}
+
+
+def test_a_measured_share_of_the_engine_is_split_as_the_wait_was() -> None:
+    usage = TokenUsage(100, 64, 10, engine_seconds=1.0)
+    lines = generation_lines(
+        usage,
+        source="a",
+        attempt=1,
+        model="m",
+        model_revision="r",
+        prefill_seconds=0.5,
+        decode_seconds=1.5,
+    )
+    assert [line.engine_seconds for line in lines] == [0.25, 0.0, 0.75]
+
+
+@given(
+    uncached=counts, cached=counts, completion=counts, wait=st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 3)])
+)
+def test_a_share_is_on_the_lines_whole_whatever_they_are(
+    uncached: int, cached: int, completion: int, wait: tuple[float, float]
+) -> None:
+    usage = TokenUsage(uncached + cached, cached, completion, engine_seconds=2.0)
+    lines = generation_lines(
+        usage,
+        source="a",
+        attempt=1,
+        model="m",
+        model_revision="r",
+        prefill_seconds=wait[0],
+        decode_seconds=wait[1],
+    )
+    assert sum(line.engine_seconds for line in lines) == (2.0 if lines else 0.0)
