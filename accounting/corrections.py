@@ -9,9 +9,10 @@ from decimal import Decimal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from accounting.holds import charge
 from accounting.money import cost_of, format_amount
 from core.errors import Conflict, InvalidInput, NotFound
-from core.ids import new_id
+from core.ids import TenantId, new_id
 from storage.insertion import insert_if_absent
 from storage.models import LedgerEntry
 from storage.types import MONEY_SCALE
@@ -76,7 +77,9 @@ def correct_entry(
         raise Conflict(
             f"Entry {entry.id} is being corrected by somebody else.", remedy="Look at it, and try again."
         )
-    return LedgerEntry(**values)
+    correction = LedgerEntry(**values)
+    charge(session, TenantId(correction.tenant_id), [correction])
+    return correction
 
 
 def remainder(session: Session, entry: LedgerEntry) -> Remainder:

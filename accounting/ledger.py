@@ -11,6 +11,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting import append_only as append_only  # who can write the ledger has it protected
+from accounting.holds import charge
 from accounting.money import cost_of, cost_of_time
 from accounting.price_table import PricesInForce, prices_in_force
 from accounting.stages import Stage
@@ -102,9 +103,11 @@ class Ledger:
             }
             for line in written
         ]
-        if insert_if_absent(session, LedgerEntry, *rows) == len(rows):
-            return [LedgerEntry(**row) for row in rows]
-        return _find(session, tenant_id, written)
+        is_new = insert_if_absent(session, LedgerEntry, *rows) == len(rows)
+        entries = [LedgerEntry(**row) for row in rows] if is_new else _find(session, tenant_id, written)
+        new_ids = {row["id"] for row in rows}
+        charge(session, tenant_id, [entry for entry in entries if entry.id in new_ids])
+        return entries
 
 
 def generation_lines(

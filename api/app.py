@@ -16,6 +16,7 @@ from api.request_context import RequestContext
 from api.request_limits import RequestLimits
 from api.routes import (
     answers,
+    budgets,
     collections,
     conversations,
     documents,
@@ -62,6 +63,7 @@ _NOUNS = (
     prices,
     webhooks,
     summaries,
+    budgets,
     keys,
     tenants,
     health,

@@ -14,10 +14,12 @@ from sqlalchemy.orm import Session
 
 from api import streaming
 from api.answer_views import AnswerReader
+from api.budget_headers import warning_headers
 from api.cancelling import cancel_job
 from api.idempotency import Made, make_once, request_hash
 from api.job_events import JobEventReader
 from api.problems import request_id_of, respond, retry_headers
+from api.request_context import add_headers
 from api.routes.documented import problems
 from api.schemas.answers import Answer
 from api.schemas.questions import Question
@@ -35,7 +37,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {streaming.MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
     202: {"model": Answer, "description": "Not finished within `wait_seconds`: ask again at `Location`."},
-    **problems(404, 409, 503),
+    **problems(404, 409, 429, 503),
 }
 
 Register = Callable[[Session], models.Answer]
@@ -107,6 +109,7 @@ class Asking:
 
             def make() -> tuple[str, models.Answer]:
                 answer = register(session)
+                add_headers(self.request, warning_headers(session))
                 return answer.id, answer
 
             return make_once(

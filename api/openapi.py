@@ -34,6 +34,7 @@ TAGS = [
     {"name": "summaries", "description": "Documents in short, with a citation for each statement."},
     {"name": "reports", "description": "What was consumed, and what it cost."},
     {"name": "webhooks", "description": "Be told of what happens, signed, with a log of each delivery."},
+    {"name": "budgets", "description": "How much may be used, and how much of it is."},
     {"name": "keys", "description": "API keys of the tenant."},
     {"name": "tenants", "description": "Who owns what; for the operator."},
     {"name": "operation", "description": "Health and metrics."},

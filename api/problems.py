@@ -29,6 +29,8 @@ STATUS: Mapping[type[LongleafError], int] = {
     errors.Conflict: 409,
     # draft-ietf-httpapi-idempotency-key-header: 422 for another request under a used key.
     errors.IdempotencyMismatch: 422,
+    errors.BudgetExceeded: 429,
+    errors.RateLimited: 429,
     errors.JobCancelled: 409,
     errors.DeadlineExceeded: 504,
     errors.ModelUnavailable: 503,
@@ -136,6 +138,8 @@ def _headers(request: Request, error: LongleafError) -> Iterator[tuple[str, str]
     for kind, seconds in RETRY_AFTER_SECONDS.items():
         if isinstance(error, kind):
             yield "Retry-After", str(seconds)
+    if (told := error.context.get("retry_after_seconds")) is not None:
+        yield "Retry-After", str(told)
 
 
 def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:

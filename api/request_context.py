@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 
 import structlog
 from fastapi import Request
@@ -20,6 +21,8 @@ log = structlog.get_logger()
 HEADER = "X-Request-ID"
 UNMATCHED = "unmatched"
 
+_EXTRA = "extra_headers"
+
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -35,9 +38,10 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
+        extra: dict[str, str] = {}
+        scope.setdefault("state", {}).update({"request_id": request_id, _EXTRA: extra})
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        response = _Response(send, request_id)
+        response = _Response(send, request_id, extra)
         started = time.perf_counter()
         self._metrics.begin()
         try:
@@ -71,18 +75,27 @@ class RequestContext:
 
 
 class _Response:
-    """Passes a response on, with the request's id, and remembers its status (0: none yet)."""
+    """Passes a response on, with the request's id and `extra` headers, and remembers its status (0: none yet)."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, extra: Mapping[str, str]) -> None:
         self._send = send
         self._request_id = request_id
+        self._extra = extra
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)[HEADER] = self._request_id
+            headers = MutableHeaders(scope=message)
+            headers[HEADER] = self._request_id
+            headers.update(self._extra)
         await self._send(message)
+
+
+def add_headers(request: Request, headers: Mapping[str, str]) -> None:
+    """Have the response carry them, whatever the response will be."""
+    extra: dict[str, str] = getattr(request.state, _EXTRA)
+    extra |= headers
 
 
 def _request_id(scope: Scope) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve, settle
 from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
@@ -112,6 +113,7 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
 
     Raises:
         Conflict: it has succeeded, or has not ended; or what it closed then cannot be opened again.
+        BudgetExceeded: a budget that it counts against has nothing left.
     """
     reopen = kind_of(job.kind).reopen
     if reopen is None:
@@ -123,6 +125,7 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
         )
     jobs = JobRepository(session, TenantId(job.tenant_id))
     jobs.require_retriable(job)
+    reserve(session, job)
     num_parts = reopen(session, job)
     return jobs.retry(JobId(job.id), more_attempts=max_attempts * (num_parts + 1))
 
@@ -132,3 +135,4 @@ def finish_job(session: Session, job: Job) -> None:
     if job.status != "succeeded":
         kind_of(job.kind).close(session, job)
     notify_job_finished(session, job)
+    settle(session, job)

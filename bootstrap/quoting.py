@@ -32,7 +32,7 @@ from generation.quotes import (
 )
 from inference.capacity.rates import fit_rates
 from inference.registry import ModelSpec, find_model
-from storage.collection_size import collection_size
+from storage.collection_size import CollectionSize, collection_size
 from storage.collections import CollectionRepository
 from storage.engine_samples import list_timed_answers
 
@@ -92,6 +92,15 @@ class Quote:
         return sum((line.cost(case) for line in self.lines), Decimal(0))
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A forecast and what it rests on."""
+
+    tokens: Forecast
+    size: CollectionSize
+    similar: Sequence[AnswerUse]
+
+
 def quote_question(
     session: Session,
     tenant_id: TenantId,
@@ -113,25 +122,24 @@ def quote_question(
         raise EmptyInput("The question is empty.", remedy="Ask something in `question`.")
     facts = _facts(settings, parameters)
     _check_room(longest_answer(parameters, settings.ask), facts.max_model_len)
-    size = collection_size(session, tenant_id, collection_id, document_ids=parameters.filter.document_ids)
-    similar = list_similar_uses(
-        session,
-        tenant_id,
-        collection_id,
-        mode=facts.mode,
-        num_samples=parameters.n or 1,
-        limit=_MAX_SIMILAR,
-    )
-    forecast = forecast_tokens(
-        question,
-        parameters,
-        settings=settings.ask,
-        facts=facts,
-        size=size,
-        similar=similar,
-    )
-    basis = _basis_of_tokens(size.num_chunks, len(similar))
-    return priced(session, tenant_id, settings, facts.mode, forecast, similar, basis)
+    expected = _forecast(session, tenant_id, settings, facts, collection_id, question, parameters)
+    basis = _basis_of_tokens(expected.size.num_chunks, len(expected.similar))
+    return priced(session, tenant_id, settings, facts.mode, expected.tokens, expected.similar, basis)
+
+
+def forecast_question(
+    session: Session,
+    tenant_id: TenantId,
+    settings: Settings,
+    *,
+    collection_id: CollectionId,
+    question: str,
+    parameters: QuestionParameters,
+) -> tuple[QuotedLine, ...]:
+    """The lines of the question's quote alone, of a collection that is known to be the tenant's."""
+    facts = _facts(settings, parameters)
+    expected = _forecast(session, tenant_id, settings, facts, collection_id, question, parameters)
+    return _priced_lines(session, tenant_id, settings, expected.tokens)[0]
 
 
 def quote_tokens(
@@ -166,6 +174,30 @@ def quote_tokens(
         prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens
     )
     return priced(session, tenant_id, settings, "tokens", forecast, (), ["tokens: as given"])
+
+
+def _forecast(
+    session: Session,
+    tenant_id: TenantId,
+    settings: Settings,
+    facts: ModelFacts,
+    collection_id: CollectionId,
+    question: str,
+    parameters: QuestionParameters,
+) -> _Expected:
+    size = collection_size(session, tenant_id, collection_id, document_ids=parameters.filter.document_ids)
+    similar = list_similar_uses(
+        session,
+        tenant_id,
+        collection_id,
+        mode=facts.mode,
+        num_samples=parameters.n or 1,
+        limit=_MAX_SIMILAR,
+    )
+    tokens = forecast_tokens(
+        question, parameters, settings=settings.ask, facts=facts, size=size, similar=similar
+    )
+    return _Expected(tokens, size, similar)
 
 
 def _facts(settings: Settings, parameters: QuestionParameters) -> ModelFacts:
@@ -217,6 +249,15 @@ def priced(
     similar: Sequence[AnswerUse],
     basis: Sequence[str],
 ) -> Quote:
+    lines, currency = _priced_lines(session, tenant_id, settings, forecast)
+    seconds, how = _seconds(session, settings, forecast, similar)
+    return Quote(mode, lines, seconds, currency, (*basis, how))
+
+
+def _priced_lines(
+    session: Session, tenant_id: TenantId, settings: Settings, forecast: Forecast
+) -> tuple[tuple[QuotedLine, ...], str]:
+    """The forecast's lines, and the currency of their prices."""
     models = {stage: _model_of(stage, settings) for stage in forecast}
     prices: Mapping[tuple[str, Stage], AppliedPrice] = prices_at(
         session, [(model, stage) for stage, model in models.items()], utc_now(), tenant_id=tenant_id
@@ -225,9 +266,7 @@ def priced(
         QuotedLine(stage, models[stage], tokens, prices[models[stage], stage].price_per_million)
         for stage, tokens in forecast.items()
     )
-    seconds, how = _seconds(session, settings, forecast, similar)
-    currency = next((price.currency for price in prices.values()), "")
-    return Quote(mode, lines, seconds, currency, (*basis, how))
+    return lines, next((price.currency for price in prices.values()), "")
 
 
 def _model_of(stage: Stage, settings: Settings) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.delivery_services import build_webhook_pipeline
 from bootstrap.engine_services import connect_engine, connect_small_model
+from bootstrap.estimates import estimate_question
 from bootstrap.extraction_services import build_extraction_pipeline
 from bootstrap.prewarm_services import build_prewarm
 from bootstrap.probe_accounts import ProbeAccounts
@@ -164,7 +166,11 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             ),
             PREWARM_KIND: build_prewarm(settings, shared.database, served, ledger),
             WEBHOOK_KIND: build_webhook_pipeline(settings, shared.database),
-            EVALUATE_KIND: EvaluationPipeline(shared.database, max_attempts=settings.worker.max_attempts),
+            EVALUATE_KIND: EvaluationPipeline(
+                shared.database,
+                max_attempts=settings.worker.max_attempts,
+                estimate=partial(estimate_question, settings),
+            ),
             EXTRACT_KIND: build_extraction_pipeline(
                 settings=settings.ask,
                 defaults=ModelDefaults.of(served.spec.num_parameters),

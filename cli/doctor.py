@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import redis
 
+from accounting.budgets import find_budget_differences
 from cli.local_database import all_tenants
 from core.clock import utc_now
 from core.errors import LongleafError
@@ -69,8 +70,23 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
             return
         collections = list(_collections(database))
         yield _prewarm(database)
+        yield _budgets(database, repair=repair)
         yield from _blobs(settings, database, collections)
         yield from _indexes(settings, database, collections, repair=repair)
+
+
+def _budgets(database: Database, *, repair: bool) -> Finding:
+    """Whether what budgets count is what the ledger's lines sum to."""
+    with database.write() as session:
+        differences = list(find_budget_differences(session, now=utc_now(), mend=repair))
+    if not differences:
+        return Finding("budgets", "ok", "what they count is the ledger's sum")
+    detail = "; ".join(
+        f"{each.budget_id} counts {each.counted}, not {each.on_ledger}" for each in differences
+    )
+    if repair:
+        return Finding("budgets", "repaired", detail)
+    return Finding("budgets", "fault", detail, "Run `longleaf doctor --repair`.")
 
 
 def _disk(settings: Settings) -> Finding:

@@ -13,6 +13,7 @@ import typer
 from cli.commands import (
     ask,
     bench,
+    budgets,
     chat,
     collections,
     conversations,
@@ -84,6 +85,7 @@ app.command("trace")(trace.trace)
 app.command("bench")(bench.bench)
 app.add_typer(ledger.app, name="costs")
 app.add_typer(prices.app, name="prices")
+app.add_typer(budgets.app, name="budgets")
 app.add_typer(collections.app, name="collections")
 app.add_typer(conversations.app, name="conversations")
 app.add_typer(documents.app, name="documents")

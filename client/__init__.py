@@ -20,6 +20,7 @@ from client.events import (
 from client.problems import ClientError, ProblemError, UnreachableError
 from client.records import (
     Answer,
+    Budget,
     Citation,
     Collection,
     Conversation,
@@ -44,6 +45,7 @@ __all__ = [
     "Accepted",
     "Answer",
     "AskEvent",
+    "Budget",
     "Citation",
     "ClientError",
     "Collection",

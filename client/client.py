@@ -26,6 +26,7 @@ from client.records import (
     FINAL_JOB_STATUSES,
     Answer,
     AnswerMode,
+    Budget,
     Collection,
     Conversation,
     Delivery,
@@ -731,6 +732,51 @@ class LongleafClient:
 
     def _post_once(self, path: str, **arguments: Any) -> dict[str, Any]:
         return self._json("POST", path, headers={"Idempotency-Key": str(uuid.uuid4())}, **arguments)
+
+    # Budgets: scope `reports` to look, `admin` to set
+
+    def create_budget(
+        self,
+        limit: str,
+        *,
+        unit: str,
+        period: str,
+        time_zone: str | None = None,
+        warn_at: Sequence[int] | None = None,
+        key_id: str | None = None,
+        collection_id: str | None = None,
+        tenant_id: str | None = None,
+    ) -> Budget:
+        """A budget of a key or a collection; of neither, or of another tenant, it is the operator's to set."""
+        body = {
+            "limit": limit,
+            "unit": unit,
+            "period": period,
+            "time_zone": time_zone,
+            "warn_at": None if warn_at is None else list(warn_at),
+            "key_id": key_id,
+            "collection_id": collection_id,
+            "tenant_id": tenant_id,
+        }
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        return cast(Budget, self._json("POST", "/v1/budgets", json=_given(body), headers=headers))
+
+    def get_budget(self, budget_id: str) -> Budget:
+        return cast(Budget, self._json("GET", f"/v1/budgets/{budget_id}"))
+
+    def list_budgets(self, *, all_tenants: bool = False) -> Iterator[Budget]:
+        """As they stand now, oldest first; `all_tenants` is for the operator."""
+        params = {"all_tenants": True} if all_tenants else None
+        yield from cast(Iterator[Budget], self._items("/v1/budgets", params))
+
+    def change_budget(
+        self, budget_id: str, *, limit: str | None = None, warn_at: Sequence[int] | None = None
+    ) -> Budget:
+        body = _given({"limit": limit, "warn_at": None if warn_at is None else list(warn_at)})
+        return cast(Budget, self._json("PATCH", f"/v1/budgets/{budget_id}", json=body))
+
+    def delete_budget(self, budget_id: str) -> None:
+        self._send("DELETE", f"/v1/budgets/{budget_id}")
 
     # Keys and tenants: scope `admin`
 

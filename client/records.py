@@ -275,6 +275,27 @@ class Quote(TypedDict):
     basis: list[str]
 
 
+class Budget(TypedDict):
+    """Amounts are strings with every digit: tokens, or money in `currency`."""
+
+    id: str
+    tenant_id: str
+    key_id: str | None
+    collection_id: str | None
+    unit: Literal["tokens", "money"]
+    currency: str
+    period: Literal["day", "month", "total"]
+    time_zone: str
+    warn_at: list[int]
+    limit: str
+    used: str
+    held: str
+    left: str
+    state: Literal["open", "warning", "exhausted"]
+    reset_at: str | None
+    created_at: str
+
+
 class Conversation(TypedDict):
     """`summary` stands for turns 1 to `summarized_turns`; `summary_dropped` says what it left out."""
 

@@ -16,6 +16,9 @@
     ├── NotFound
     ├── Conflict
     │   └── IdempotencyMismatch
+    ├── BudgetExceeded
+    │   └── BudgetHeld          what runs holds what is left: it passes
+    ├── RateLimited
     ├── JobCancelled
     ├── DeadlineExceeded
     ├── LeaseLost
@@ -137,6 +140,25 @@ class Conflict(LongleafError):
 class IdempotencyMismatch(Conflict):
     code = "idempotency_mismatch"
     title = "The idempotency key was used for another request"
+
+
+class BudgetExceeded(LongleafError):
+    """Its context has `limit`, `used`, `held`, `reset_at` and `retry_after_seconds`."""
+
+    code = "budget_exceeded"
+    title = "A budget is used up"
+
+
+class BudgetHeld(BudgetExceeded):
+    code = "budget_held"
+    title = "What is left of a budget is held by what runs"
+
+
+class RateLimited(LongleafError):
+    """Its context has `policy`, `limit` and `retry_after_seconds`."""
+
+    code = "rate_limited"
+    title = "Too many requests"
 
 
 class JobCancelled(LongleafError):

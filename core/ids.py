@@ -22,6 +22,7 @@ ScheduleRunId = NewType("ScheduleRunId", str)
 WebhookId = NewType("WebhookId", str)
 DeliveryId = NewType("DeliveryId", str)
 SummaryId = NewType("SummaryId", str)
+BudgetId = NewType("BudgetId", str)
 SegmentId = NewType("SegmentId", str)
 ChunkId = NewType("ChunkId", int)
 """A positive 63-bit integer, because FAISS knows its vectors by int64."""

@@ -16,11 +16,12 @@ import structlog
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
+from core.errors import BudgetHeld
 from core.ids import AnswerId, CollectionId, ConversationId, DocumentId, EvaluationId, KeyId
 from evaluation.registration import MAX_IN_FLIGHT
 from evaluation.report import WORK, summarize
 from evaluation.scoring import CitedSpan, GivenAnswer, Score, Span, score_answer
-from generation.questions import QuestionParameters, register_question
+from generation.questions import QuestionEstimate, QuestionParameters, register_question
 from storage.conversations import ConversationRepository, NextTurn
 from storage.database import Database
 from storage.documents import DocumentRepository
@@ -44,12 +45,14 @@ class EvaluationPipeline:
         database: Database,
         *,
         max_attempts: int,
+        estimate: QuestionEstimate | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         slice_seconds: float = SLICE_SECONDS,
         poll_seconds: float = 0.1,
     ) -> None:
         self._database = database
         self._max_attempts = max_attempts
+        self._estimate = estimate
         self._max_in_flight = max_in_flight
         self._slice_seconds = slice_seconds
         self._poll_seconds = poll_seconds
@@ -134,8 +137,13 @@ class EvaluationPipeline:
         """Ask the next few questions; whether any question is still open."""
         open_items = self._list_open(run, evaluation)
         waiting = [item for item in open_items if "answer_id" not in item.result]
-        for item in waiting[:num_free]:
-            self._ask(run, evaluation, item)
+        for number, item in enumerate(waiting[:num_free]):
+            try:
+                self._ask(run, evaluation, item)
+            except BudgetHeld:
+                if number == 0 and num_free == self._max_in_flight:
+                    raise
+                break  # by our own questions, it may be: go on when they are answered
         return bool(open_items)
 
     def _ask(self, run: JobRun, evaluation: Evaluation, item: EvaluationItem) -> None:
@@ -155,6 +163,7 @@ class EvaluationPipeline:
                 turn=_conversation(session, principal, evaluation, item.question["history"]),
                 background=True,
                 part_of=run.job.id,
+                estimate=self._estimate,
             )
             EvaluationRepository(session, run.job.tenant_id).set_item(
                 EvaluationId(evaluation.id),

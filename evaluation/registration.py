@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve
 from core.clock import utc_now
 from core.errors import Conflict
 from core.ids import AnswerId, CollectionId, EvaluationId, JobId, TenantId
@@ -40,6 +41,7 @@ def register_evaluation(
 
     Raises:
         NotFound: no such collection of the tenant.
+        BudgetExceeded: a budget that it counts against has nothing left.
     """
     CollectionRepository(session, principal.tenant_id).get(collection_id)
     job = JobRepository(session, principal.tenant_id).create(
@@ -50,6 +52,7 @@ def register_evaluation(
         key_id=principal.key_id,
         max_attempts=max_attempts,
     )
+    reserve(session, job)
     return EvaluationRepository(session, principal.tenant_id).create(
         JobId(job.id),
         collection_id,

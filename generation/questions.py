@@ -5,16 +5,18 @@ Used by the API, so it imports no model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import Estimate, reserve
 from core.clock import utc_now
 from core.errors import EmptyInput, TooLong
-from core.ids import CollectionId, ConversationId, JobId
+from core.ids import CollectionId, ConversationId, JobId, TenantId
 from generation.constraints import OutputFormat, admit_format
 from generation.sampling import SamplingChoice
 from retrieval.filters import DocumentFilter
@@ -89,6 +91,10 @@ class QuestionParameters(SamplingChoice):
         )
 
 
+QuestionEstimate = Callable[[Session, TenantId, CollectionId, str, QuestionParameters], Estimate]
+"""What a question takes as a rule and at most, before it is asked."""
+
+
 def register_question(
     session: Session,
     principal: Principal,
@@ -101,13 +107,18 @@ def register_question(
     background: bool = False,
     part_of: JobId | None = None,
     deadline_seconds: float | None = None,
+    estimate: QuestionEstimate | None = None,
 ) -> Answer:
     """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
 
-    `background`: nobody waits for it, so others are answered first. `part_of`: the job that asks.
-    `deadline_seconds`: it fails if it is not answered by then.
+    Args:
+        background: nobody waits for it, so others are answered first.
+        part_of: the job that asks.
+        deadline_seconds: it fails if it is not answered by then.
+        estimate: what it will take, held of the budgets it counts against; None: nothing is held.
 
     Raises:
+        BudgetExceeded: one has too little left.
         NotFound: no such collection of the tenant.
         EmptyInput: the question has no letter or digit.
         TooLong: it is longer than any window.
@@ -134,6 +145,8 @@ def register_question(
         background=background,
         deadline_at=None if deadline_seconds is None else utc_now() + timedelta(seconds=deadline_seconds),
     )
+    asked = (session, principal.tenant_id, collection_id, question, parameters)
+    reserve(session, job, partial(estimate, *asked) if estimate else None)
     return AnswerRepository(session, principal.tenant_id).create(
         JobId(job.id),
         collection_id,
@@ -153,13 +166,14 @@ def register_turn(
     *,
     max_attempts: int,
     deadline_seconds: float | None = None,
+    estimate: QuestionEstimate | None = None,
 ) -> Answer:
     """A queued answer that is the conversation's next turn, in the caller's transaction.
 
     Raises:
         NotFound: no such conversation of the tenant, or its collection was deleted.
         Conflict: the turn before it is not finished.
-        EmptyInput, TooLong: as `register_question`.
+        EmptyInput, TooLong, BudgetExceeded: as `register_question`.
     """
     turn = ConversationRepository(session, principal.tenant_id).take_turn(conversation_id)
     return register_question(
@@ -171,4 +185,5 @@ def register_turn(
         max_attempts=max_attempts,
         turn=turn,
         deadline_seconds=deadline_seconds,
+        estimate=estimate,
     )

@@ -21,8 +21,9 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from accounting.holds import require_left
 from core.clock import utc_now
-from core.errors import InvalidInput, LongleafError, NotFound
+from core.errors import BudgetExceeded, InvalidInput, LongleafError, NotFound
 from core.ids import CollectionId, DocumentId, SegmentId, TenantId, UploadedFileId, derive_chunk_id
 from core.settings import Settings
 from inference.protocols import Tokenizer
@@ -143,7 +144,7 @@ class IngestPipeline:
             # neighbours must be safe before it is tried again.
             if group.holds(file.content_hash) or file.attempts:
                 self._publish(run, group)
-            claim = self._claim(run, file)
+            claim = self._claim(run, file, group)
             if claim.status == "busy":  # another job works on the same bytes right now
                 waiting = True
                 continue
@@ -204,7 +205,13 @@ class IngestPipeline:
         with self._database.read() as session:
             return UploadedFileRepository(session, run.job.tenant_id).list_open(run.job.id)
 
-    def _claim(self, run: JobRun, file: UploadedFile) -> Claim:
+    def _claim(self, run: JobRun, file: UploadedFile, group: Group) -> Claim:
+        try:
+            with self._database.read() as session:
+                require_left(session, run.job)
+        except BudgetExceeded:
+            self._publish(run, group)  # what has been computed is paid for
+            raise
         with self._held(run) as session:
             return claim_document(
                 session,

@@ -6,14 +6,16 @@ Used by the API, so it imports no model.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import Estimate, reserve
 from core.errors import EmptyDocument, EmptyInput, InvalidInput, LongleafError, TooLarge
-from core.ids import CollectionId, JobId
+from core.ids import CollectionId, JobId, TenantId
 from core.settings import UploadSettings
 from storage.blobs import BlobStore, BlobWriter
 from storage.collections import CollectionRepository
@@ -25,6 +27,9 @@ from tenancy.principal import Principal
 
 INGEST_KIND = "ingest"
 MAX_NAME_BYTES = 255
+
+UploadEstimate = Callable[[Session, TenantId, int], Estimate]
+"""What embedding so many bytes of files takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +127,15 @@ def register_upload(
     *,
     max_attempts: int,
     tags: Sequence[str] = (),
+    estimate: UploadEstimate | None = None,
 ) -> Job:
     """One job for the request and one row per file, in the caller's transaction.
 
-    The job gives `tags` to each document, also to one that was there already.
+    The job gives `tags` to each document, also to one that was there already. What `estimate` makes of
+    its bytes is held of the budgets it counts against; where it takes more, it stops between files.
 
     Raises:
+        BudgetExceeded: a budget has too little left.
         NotFound: no such collection of the tenant.
         EmptyInput: no file came in.
         InvalidInput: one of `tags` can be no tag, or there are more than a document may have.
@@ -149,6 +157,8 @@ def register_upload(
         # every such file so that the rest of the batch gets its turn.
         max_attempts=max_attempts * (len(files) + 1),
     )
+    num_bytes = sum(file.num_bytes for file in files if file.error is None)
+    reserve(session, job, partial(estimate, session, principal.tenant_id, num_bytes) if estimate else None)
     rows = UploadedFileRepository(session, principal.tenant_id)
     for position, file in enumerate(files):
         rows.add(

@@ -17,6 +17,7 @@ import structlog
 from core.cancellation import Checkpoint, watching
 from core.clock import utc_now
 from core.errors import (
+    BudgetHeld,
     Conflict,
     EngineIncapable,
     EngineUnavailable,
@@ -128,6 +129,8 @@ class JobExecutor:
                 outcome = self._handler(job).run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)
+        except BudgetHeld:
+            self._yield(run, due=utc_now() + timedelta(seconds=POSTPONED_SECONDS))
         except (JobCancelled, EngineIncapable) as error:
             self._end(run, error)
         except (ModelUnavailable, Conflict) as error:

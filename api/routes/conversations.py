@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,6 +16,7 @@ from api.schemas.answers import Answer
 from api.schemas.base import ListOf
 from api.schemas.conversations import Conversation, NewConversation
 from api.schemas.questions import Question
+from bootstrap.estimates import estimate_question
 from core.ids import CollectionId, ConversationId
 from generation.questions import register_turn
 from storage import models
@@ -129,6 +131,7 @@ async def ask_in_conversation(
             body.parameters(),
             max_attempts=services.settings.worker.max_attempts,
             deadline_seconds=body.deadline_seconds,
+            estimate=partial(estimate_question, services.settings),
         )
 
     asking = Asking(

@@ -15,6 +15,7 @@ _WHY = {
     413: "The body is larger than allowed.",
     415: "The body is of another type.",
     422: "The request cannot be understood; `errors` or `detail` names what is wrong.",
+    429: "A budget is used up, or requests come too fast: see `Retry-After`.",
     503: "A model or a service behind this one is away.",
 }
 

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
+from api.budget_headers import warning_headers
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -39,7 +40,7 @@ _HTML: dict[int | str, dict[str, Any]] = {
 InLanguage = Annotated[ReportLanguage, Query(description="The language of the report's own words.")]
 
 
-@router.post("", status_code=202, responses=problems(404, 409, 413))
+@router.post("", status_code=202, responses=problems(404, 409, 413, 429))
 def create_evaluation(
     body: NewEvaluation,
     principal: Asker,
@@ -76,6 +77,7 @@ def create_evaluation(
             load=lambda identifier: _get(session, principal.tenant_id, identifier),
         )
         shown = _show(session, principal.tenant_id, [made.resource])[0]
+        response.headers.update(warning_headers(session))
     response.headers["Location"] = f"/v1/evaluations/{shown.id}"
     return shown
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
+from api.budget_headers import warning_headers
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -30,7 +31,7 @@ _CSV: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("", status_code=202, responses=problems(404, 409, 413))
+@router.post("", status_code=202, responses=problems(404, 409, 413, 429))
 def create_extraction(
     body: NewExtraction,
     principal: Asker,
@@ -64,6 +65,7 @@ def create_extraction(
             load=lambda identifier: _get(session, principal.tenant_id, identifier),
         )
         shown = _show(session, principal.tenant_id, [made.resource])[0]
+        response.headers.update(warning_headers(session))
     response.headers["Location"] = f"/v1/extractions/{shown.id}"
     return shown
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
@@ -10,6 +12,7 @@ from api.dependencies import IdempotencyKey, JobEvents, Services
 from api.routes.documented import problems
 from api.schemas.answers import Answer
 from api.schemas.questions import Question
+from bootstrap.estimates import estimate_question
 from core.ids import CollectionId
 from generation.questions import register_question
 from storage import models
@@ -46,6 +49,7 @@ async def ask_question(
             body.parameters(),
             max_attempts=services.settings.worker.max_attempts,
             deadline_seconds=body.deadline_seconds,
+            estimate=partial(estimate_question, services.settings),
         )
 
     asking = Asking(

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.authentication import Ingester
+from api.budget_headers import warning_headers
 from api.dependencies import IdempotencyKey, Services
 from api.idempotency import make_once, request_hash
 from api.multipart import FIELD, TAGS_FIELD, receive_files
 from api.routes.documented import problems
 from api.schemas.jobs import File, Job, Upload
 from bootstrap.api_services import ApiServices
+from bootstrap.estimates import estimate_upload
 from core.ids import CollectionId, JobId
 from ingest.uploads import FileReceiver, ReceivedUpload, register_upload
 from storage.collections import CollectionRepository
@@ -56,7 +60,7 @@ _BODY: dict[str, Any] = {
 @router.post(
     "/{collection_id}/documents",
     status_code=202,
-    responses=problems(404, 413, 415),
+    responses=problems(404, 413, 415, 429),
     openapi_extra=_BODY,
 )
 async def upload_documents(
@@ -80,7 +84,10 @@ async def upload_documents(
     received = await receive_files(
         request, lambda name: FileReceiver(principal, services.blobs, name, limits), limits
     )
-    upload = await run_in_threadpool(_register, services, principal, target, received, idempotency_key)
+    upload, warnings = await run_in_threadpool(
+        _register, services, principal, target, received, idempotency_key
+    )
+    response.headers.update(warnings)
     response.headers["Location"] = f"/v1/jobs/{upload.job.id}"
     return upload
 
@@ -96,7 +103,8 @@ def _register(
     collection_id: CollectionId,
     received: ReceivedUpload,
     idempotency_key: str | None,
-) -> Upload:
+) -> tuple[Upload, Mapping[str, str]]:
+    """The upload, and headers that warn of budgets."""
     with services.database.write() as session:
         jobs = JobRepository(session, principal.tenant_id)
         uploaded = UploadedFileRepository(session, principal.tenant_id)
@@ -109,6 +117,7 @@ def _register(
                 received.files,
                 max_attempts=services.settings.worker.max_attempts,
                 tags=received.tags,
+                estimate=partial(estimate_upload, services.settings),
             )
             return job.id, JobId(job.id)
 
@@ -121,7 +130,8 @@ def _register(
             load=JobId,
         )
         job, rows = jobs.get(made.resource), uploaded.list_by_job(made.resource)
-    return Upload(job=Job.of(job, files=rows), files=[File.of(row) for row in rows])
+        warnings = warning_headers(session)
+    return Upload(job=Job.of(job, files=rows), files=[File.of(row) for row in rows]), warnings
 
 
 def _fingerprint(collection_id: CollectionId, received: ReceivedUpload) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import structlog
 
 from accounting.billing import BurnReason, burn_reason, burned
+from accounting.holds import require_left
 from accounting.ledger import Ledger, LedgerLine
 from accounting.stages import Stage
 from core.clock import utc_now
@@ -79,6 +80,8 @@ class ExtractionPipeline:
             run.checkpoint()
             with self._database.read() as session:
                 row = ExtractionRepository(session, run.job.tenant_id).find_open(ExtractionId(extraction.id))
+                if row is not None:
+                    require_left(session, run.job)
             if row is None:
                 self._finish(run, extraction)
                 return "done"

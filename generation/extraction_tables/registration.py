@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve
 from core.errors import EmptyInput, TooLarge, TooLong
 from core.ids import CollectionId, JobId
 from generation.extraction_tables.columns import columns_of
@@ -75,6 +76,7 @@ def register_extraction(
         EmptyInput: no ready document meets the filter.
         TooLarge: more do than one table takes.
         TooLong: so are the instructions.
+        BudgetExceeded: a budget that it counts against has nothing left.
     """
     columns_of(parameters.schema)
     if len(parameters.instructions) > MAX_INSTRUCTION_CHARACTERS:
@@ -110,6 +112,7 @@ def register_extraction(
         key_id=principal.key_id,
         max_attempts=max_attempts,
     )
+    reserve(session, job)
     return ExtractionRepository(session, principal.tenant_id).create(
         JobId(job.id), collection_id, parameters=parameters.as_json(), document_ids=documents
     )

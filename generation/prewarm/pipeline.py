@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from accounting.billing import BurnReason, burned
+from accounting.holds import require_left
 from accounting.ledger import Ledger, generation_lines
 from core.clock import utc_now
 from core.errors import EngineOverloaded, InvalidInput, LongleafError
@@ -98,6 +99,8 @@ class PrewarmPipeline:
             raise InvalidInput(f"Job {run.job.id} names no collection to prewarm.")
         with self._database.read() as session:
             earlier = JobRepository(session, run.job.tenant_id).get(run.job.id).progress
+            if self._settings.billed:
+                require_left(session, run.job)
         work = _Slice(
             until=time.monotonic() + self._slice_seconds,
             heads={_identity(head): dict(head) for head in earlier.get("heads", [])},

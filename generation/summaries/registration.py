@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve
 from core.errors import EmptyInput, InvalidInput, TooLarge
 from core.ids import CollectionId, DocumentId, JobId, TenantId
 from generation.summaries.parameters import SummaryParameters, check_parameters
@@ -41,6 +42,7 @@ def register_summary(
         EmptyInput: no ready document meets the filter.
         TooLarge: more do than one summary takes.
         TooLong: so is the prompt.
+        BudgetExceeded: a budget that it counts against has nothing left.
     """
     tenant_id = principal.tenant_id
     document_ids = documents_to_read(session, tenant_id, collection_id, parameters)
@@ -52,6 +54,7 @@ def register_summary(
         key_id=principal.key_id,
         max_attempts=max_attempts,
     )
+    reserve(session, job)
     return SummaryRepository(session, tenant_id).create(
         JobId(job.id),
         collection_id,

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve
 from core.errors import Conflict
 from core.ids import AnswerId, CollectionId
 from storage.answer_traces import AnswerTraceRepository
@@ -70,11 +71,12 @@ def request_attention(
     Raises:
         NotFound: no such answer of the tenant, or it has no trace.
         Conflict: the trace has no tokens.
+        BudgetExceeded: a budget that it counts against has nothing left.
     """
     answer = AnswerRepository(session, principal.tenant_id).get(answer_id)
     row = AnswerTraceRepository(session, principal.tenant_id).get(answer_id)
     attention_inputs(answer_id, row.trace, is_redacted=row.redacted_at is not None)
-    return JobRepository(session, principal.tenant_id).create(
+    job = JobRepository(session, principal.tenant_id).create(
         ATTENTION_KIND,
         queue="batch",
         payload={"answer_id": answer_id},
@@ -82,3 +84,5 @@ def request_attention(
         key_id=principal.key_id,
         max_attempts=max_attempts,
     )
+    reserve(session, job)
+    return job

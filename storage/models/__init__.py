@@ -2,6 +2,7 @@
 
 from storage.models.answers import Answer, AnswerTrace
 from storage.models.base import Base
+from storage.models.budgets import Budget, BudgetHold, BudgetPeriod
 from storage.models.conversations import Conversation
 from storage.models.documents import (
     Chunk,
@@ -26,6 +27,9 @@ __all__ = [
     "AnswerTrace",
     "ApiKey",
     "Base",
+    "Budget",
+    "BudgetHold",
+    "BudgetPeriod",
     "Chunk",
     "Collection",
     "Conversation",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,11 @@ SCOPES = {
     "list_deliveries": set(),
     "get_delivery": set(),
     "redeliver": set(),
+    "create_budget": set(),
+    "list_budgets": {"reports"},
+    "get_budget": {"reports"},
+    "change_budget": set(),
+    "delete_budget": set(),
     "create_key": set(),
     "list_keys": set(),
     "revoke_key": set(),
@@ -131,13 +137,15 @@ NAMING_NO_OBJECT = {
     "get_reconciliation",
     "create_webhook",
     "list_webhooks",
+    "create_budget",
+    "list_budgets",
     "create_key",
     "list_keys",
     "create_tenant",
     "list_tenants",
 }
 
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "create_collection": {"name": "x"},
     "ask_question": {"question": "what?", "wait_seconds": 0},
     "ask_in_conversation": {"question": "what?", "wait_seconds": 0},
@@ -156,6 +164,8 @@ BODIES = {
     "update_schedule": {"paused": True},
     "create_webhook": {"url": "https://93.184.216.34/"},
     "change_webhook": {"description": "x"},
+    "create_budget": {"limit": 1, "unit": "tokens", "period": "day", "key_id": "nothing_here"},
+    "change_budget": {"limit": 1},
     "create_key": {"name": "x", "scopes": ["ask"]},
     "create_tenant": {"name": "x"},
     "announce_price": {
@@ -250,6 +260,11 @@ def norths(house: House) -> dict[str, str]:
             house, "/v1/extractions", BODIES["create_extraction"] | {"collection_id": read}
         ),
         "summary_id": post(house, "/v1/summaries", {"collection_id": read}),
+        "budget_id": post(
+            house,
+            "/v1/budgets",
+            {"limit": 10**9, "unit": "tokens", "period": "day", "collection_id": collection_id},
+        ),
         "collection_id": collection_id,
         "conversation_id": post(house, "/v1/conversations", {"collection_id": collection_id}),
         "evaluation_id": evaluation_id,
