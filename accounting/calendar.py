@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -72,6 +73,27 @@ def offset_periods(zone: ZoneInfo, first: datetime, last: datetime) -> list[Offs
             periods.append(OffsetPeriod(change, _offset(zone, moment)))
         moment = step
     return [*periods, OffsetPeriod(None, _offset(zone, last))]
+
+
+def local_midnights(
+    periods: Sequence[OffsetPeriod], first: int, last: int, *, wanted: Callable[[date], bool]
+) -> list[int]:
+    """Seconds since 1970, from `first` to `last`, at which a wanted date begins or clocks change.
+
+    Between two of them a clock of the zone shows no other date that is wanted.
+    """
+    found: list[int] = []
+    for period in periods:
+        end = last if period.until is None else min(int(period.until.timestamp()), last)
+        day = -(-(first + period.offset_seconds) // SECONDS_PER_DAY)
+        while (moment := day * SECONDS_PER_DAY - period.offset_seconds) <= end:
+            if wanted(date_of_day(day)):
+                found.append(moment)
+            day += 1
+        if period.until is not None and first <= end < last:
+            found.append(end)
+        first = max(first, end)
+    return found
 
 
 def date_of_day(day_number: int) -> date:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from accounting.calendar import Interval
+from accounting.invoices import Invoice, InvoiceLine
+from accounting.ledger_sums import Amounts
 from accounting.money import format_amount
-from accounting.reports import Amounts, CostReport, UsageSummary
+from accounting.reports import CostReport, UsageSummary
+from accounting.savings import Savings
+from accounting.top_costs import CostlyThing, TopCosts
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-_AMOUNTS = ("num_tokens", "cost", "burned_tokens", "burned_cost")
+_AMOUNTS = ("num_tokens", "cost", "burned_tokens", "burned_cost", "engine_cost", "margin")
 
 
 def cost_report_as_json(report: CostReport) -> dict[str, Any]:
@@ -42,6 +48,74 @@ def cost_report_as_csv(report: CostReport) -> str:
     return buffer.getvalue()
 
 
+def top_costs_as_json(tops: TopCosts) -> dict[str, Any]:
+    """`documents` and `questions`, the dearest first, ready for `json.dumps`."""
+
+    def listed(things: Sequence[CostlyThing]) -> list[dict[str, Any]]:
+        return [{"id": thing.id, "text": thing.text, **_amounts(thing.amounts)} for thing in things]
+
+    return {
+        **_interval(tops.interval),
+        "currency": tops.currency,
+        "documents": listed(tops.documents),
+        "questions": listed(tops.questions),
+    }
+
+
+def savings_as_json(savings: Savings) -> dict[str, Any]:
+    """What prefix caching saved, ready for `json.dumps`."""
+    return {
+        **_interval(savings.interval),
+        "currency": savings.currency,
+        "cached_tokens": savings.cached_tokens,
+        "uncached_cost": format_amount(savings.uncached_cost),
+        "cost": format_amount(savings.cost),
+        "saved": format_amount(savings.saved),
+    }
+
+
+def invoice_as_json(invoice: Invoice) -> dict[str, Any]:
+    """The invoice with its number and digest, ready for `json.dumps`."""
+    return {
+        "number": invoice.number,
+        "digest": invoice.digest,
+        "is_final": invoice.is_final,
+        "tenant_id": invoice.tenant_id,
+        "month": invoice.month,
+        **_interval(invoice.interval),
+        "currency": invoice.currency,
+        "lines": [_line(line) for line in invoice.lines],
+        "subtotal": format_amount(invoice.subtotal),
+        "rounding": format_amount(invoice.rounding),
+        "total": str(invoice.total),
+        "burned_tokens": invoice.burned.burned_tokens,
+        "burned_cost": format_amount(invoice.burned.burned_cost),
+    }
+
+
+def invoice_as_csv(invoice: Invoice) -> str:
+    """A line each, then the rounding and the total, the latter being the sum of all before."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    names = [field.name for field in fields(InvoiceLine)]
+    writer.writerow([*names, "currency", "number"])
+    for line in invoice.lines:
+        values = [_harmless(value) if isinstance(value, str) else value for value in _line(line).values()]
+        writer.writerow([*values[:-1], _line(line)["amount"], invoice.currency, invoice.number])
+    blanks = [""] * (len(names) - 2)
+    for name, amount in (("rounding", format_amount(invoice.rounding)), ("total", str(invoice.total))):
+        writer.writerow([name, *blanks, amount, invoice.currency, invoice.number])
+    return buffer.getvalue()
+
+
+def _line(line: InvoiceLine) -> dict[str, Any]:
+    return {
+        **asdict(line),
+        "price_per_million": format_amount(line.price_per_million),
+        "amount": format_amount(line.amount),
+    }
+
+
 def usage_as_json(usage: UsageSummary) -> dict[str, Any]:
     """Tokens by stage and by kind, the cached share, cost and currency, ready for `json.dumps`."""
     return {
@@ -70,6 +144,8 @@ def _amounts(amounts: Amounts) -> dict[str, Any]:
         "cost": format_amount(amounts.cost),
         "burned_tokens": amounts.burned_tokens,
         "burned_cost": format_amount(amounts.burned_cost),
+        "engine_cost": None if amounts.engine_cost is None else format_amount(amounts.engine_cost),
+        "margin": None if amounts.margin is None else format_amount(amounts.margin),
     }
 
 

@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, str] = {
     "position_reuse": "bench.position_reuse",
     "prefix": "bench.prefix",
     "schedules": "bench.schedules",
+    "ledger": "bench.ledger",
     "summaries": "bench.summaries",
 }
 

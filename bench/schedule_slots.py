@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import cache, lru_cache
 from zoneinfo import ZoneInfo
 
 _MINUTE = timedelta(minutes=1)
@@ -50,6 +51,7 @@ class _Cron:
         )
 
 
+@cache
 def slots_of_cron(cron: str, zone: str, start: datetime, end: datetime) -> list[datetime]:
     """From `start` up to but without `end`.
 
@@ -84,13 +86,13 @@ def split_by_policy(
 
 def _repeats(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator[datetime]:
     for moment, reading in _minutes(zone, start, end):
-        if fields.shows(reading):
+        if moment >= start and fields.shows(reading):
             yield moment
 
 
 def _times(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator[datetime]:
     seen: datetime | None = None
-    for moment, reading in _minutes(zone, start - _WALK_BEFORE, end):
+    for moment, reading in _minutes(zone, start, end):
         if seen is not None and reading <= seen:
             continue
         passed = [reading] if seen is None else _readings(seen + _MINUTE, reading)
@@ -99,11 +101,12 @@ def _times(fields: _Cron, zone: str, start: datetime, end: datetime) -> Iterator
         seen = reading
 
 
-def _minutes(zone: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    clock, moment = ZoneInfo(zone), start.astimezone(UTC)
-    while moment < end:
-        yield moment, moment.astimezone(clock).replace(tzinfo=None)
-        moment += _MINUTE
+@lru_cache(maxsize=1)  # of a year: half a million
+def _minutes(zone: str, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    """Each minute from two days before the start, and what the zone's clock shows then."""
+    clock, first = ZoneInfo(zone), start - _WALK_BEFORE
+    moments = [first + number * _MINUTE for number in range((end - first) // _MINUTE)]
+    return [(moment, moment.astimezone(clock).replace(tzinfo=None)) for moment in moments]
 
 
 def _readings(first: datetime, last: datetime) -> list[datetime]:

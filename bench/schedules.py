@@ -30,6 +30,7 @@ from bench.own_postgresql import running_postgresql
 from bench.report import BenchOptions, BenchResult, BenchTable
 from bench.schedule_slots import Outage, slots_of_cron, slots_of_interval, split_by_policy
 from core.ids import JobId, TenantId, new_id
+from core.logging import configure_logging
 from schedules.actions import ScheduledAction
 from schedules.catch_up import CatchUp
 from schedules.firing import ScheduleRunner
@@ -93,6 +94,7 @@ class _Tally:
 
 
 def run(options: BenchOptions) -> BenchResult:
+    configure_logging("error", "console")  # every slot that a policy leaves out is a warning
     plans = _plans()
     tallies: dict[str, _Tally] = {}
     with _databases() as databases:
@@ -140,13 +142,12 @@ def _databases() -> Iterator[Mapping[str, Database]]:
 
 def _plans() -> list[_Planned]:
     """In every zone the time of day under each policy, and the others under one policy each, in turn."""
-    nightly = [_Planned(zone, NIGHTLY, policy) for zone in ZONES for policy in POLICIES]
-    others = [
-        _Planned(zone, cron, POLICIES[(number + place) % len(POLICIES)])
-        for number, zone in enumerate(ZONES)
-        for place, cron in enumerate(OTHERS)
-    ]
-    return [*nightly, *others]
+    plans = []
+    for number, zone in enumerate(ZONES):
+        plans += [_Planned(zone, NIGHTLY, policy) for policy in POLICIES]
+        for place, cron in enumerate(OTHERS):
+            plans.append(_Planned(zone, cron, POLICIES[(number + place) % len(POLICIES)]))
+    return plans
 
 
 def _expected(plan: _Planned, start: datetime, end: datetime) -> Sequence[datetime]:

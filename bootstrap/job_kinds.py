@@ -15,13 +15,12 @@ from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.extraction_tables.registration import EXTRACT_KIND
-from generation.questions import ANSWER_KIND
 from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_requests import ATTENTION_KIND
 from ingest.claims import close_upload
 from ingest.compaction_requests import COMPACT_KIND
 from ingest.uploads import INGEST_KIND
-from storage.answers import AnswerRepository
+from storage.answers import ANSWER_KIND, AnswerRepository
 from storage.conversations import ConversationRepository
 from storage.job_run import job_cancelled
 from storage.jobs import JobRepository

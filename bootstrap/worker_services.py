@@ -24,7 +24,6 @@ from generation.extraction_tables.pipeline import ExtractionPipeline
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.pipeline import AnswerPipeline
 from generation.prewarm.pipeline import PrewarmPipeline
-from generation.questions import ANSWER_KIND
 from generation.summaries.pipeline import SummaryPipeline
 from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_pipeline import AttentionPipeline
@@ -43,6 +42,7 @@ from retrieval.index_writer import IndexWriter
 from retrieval.lexical_index import LexicalIndex
 from retrieval.maintenance import IndexMaintenance
 from retrieval.pipeline import RetrievalPipeline
+from storage.answers import ANSWER_KIND
 from storage.database import Database
 from storage.events import EventBus
 from storage.prefix_leads import PrefixLeads

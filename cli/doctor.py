@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import redis
 
 from accounting.budgets import find_budget_differences
+from accounting.rollups import find_differences, mend_rollups
 from cli.local_database import all_tenants
 from core.clock import utc_now
 from core.errors import LongleafError
@@ -71,6 +72,7 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
         collections = list(_collections(database))
         yield _prewarm(database)
         yield _budgets(database, repair=repair)
+        yield _rollups(database, repair=repair)
         yield from _blobs(settings, database, collections)
         yield from _indexes(settings, database, collections, repair=repair)
 
@@ -191,6 +193,21 @@ def _prewarm(database: Database) -> Finding:
         f"found {report.hit_rate:.0%} of them, {report.wasted_tokens:,} tokens were of no use yet"
     )
     return Finding("prewarm", "ok", detail, figures=figures)
+
+
+def _rollups(database: Database, *, repair: bool) -> Finding:
+    """Sums of closed days against the ledger's lines."""
+    subject, num_days, work = "ledger sums", 0, mend_rollups if repair else find_differences
+    with database.write() if repair else database.read() as session:
+        for tenant in list(all_tenants(session)):
+            num_days += len(work(session, TenantId(tenant.id)))
+    figures = {"num_days": num_days}
+    if not num_days:
+        return Finding(subject, "ok", "rollups are the sums of the lines, to the last digit", figures=figures)
+    detail = f"of {num_days} days the rollups are not the sums of the lines"
+    if repair:
+        return Finding(subject, "repaired", f"{detail}; they were summed anew", figures=figures)
+    return Finding(subject, "fault", detail, "Run `longleaf doctor --repair`.", figures)
 
 
 def _collections(database: Database) -> Iterator[tuple[TenantId, Collection]]:

@@ -617,6 +617,50 @@ class LongleafClient:
         params = _cost_query(group_by, start, end, time_zone) | {"format": "csv"}
         return self._send("GET", "/v1/reports/costs", params=params).text
 
+    def get_costs_page(
+        self,
+        *,
+        group_by: Sequence[str] = ("day", "stage"),
+        start: str | None = None,
+        end: str | None = None,
+        time_zone: str | None = None,
+        language: str = "en",
+    ) -> str:
+        """The same report as one HTML page with plots."""
+        params = _cost_query(group_by, start, end, time_zone) | {"format": "html", "language": language}
+        return self._send("GET", "/v1/reports/costs", params=params).text
+
+    def get_top_costs(
+        self,
+        *,
+        start: str | None = None,
+        end: str | None = None,
+        time_zone: str | None = None,
+        limit: int = 10,
+    ) -> dict[str, Any]:
+        """The documents and the questions that cost most."""
+        params = _given({"start": start, "end": end, "time_zone": time_zone, "limit": limit})
+        return self._json("GET", "/v1/reports/costs/top", params=params)
+
+    def get_savings(
+        self, *, start: str | None = None, end: str | None = None, time_zone: str | None = None
+    ) -> dict[str, Any]:
+        """What the prefix cache saved."""
+        params = _given({"start": start, "end": end, "time_zone": time_zone})
+        return self._json("GET", "/v1/reports/savings", params=params)
+
+    def get_invoice(self, month: str, *, time_zone: str | None = None) -> dict[str, Any]:
+        """What is owed for a month such as `2026-11`."""
+        params = _given({"month": month, "time_zone": time_zone})
+        return self._json("GET", "/v1/reports/invoice", params=params)
+
+    def get_invoice_text(
+        self, month: str, *, format: str, time_zone: str | None = None, language: str = "en"
+    ) -> str:
+        """The invoice as `csv` or as an `html` page."""
+        params = _given({"month": month, "format": format, "time_zone": time_zone, "language": language})
+        return self._send("GET", "/v1/reports/invoice", params=params).text
+
     def get_prices(self, *, at: str | None = None) -> dict[str, Any]:
         """List prices and the tenant's own; `at`: only what applies then."""
         return self._json("GET", "/v1/prices", params=_given({"at": at}))

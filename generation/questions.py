@@ -20,14 +20,13 @@ from core.ids import CollectionId, ConversationId, JobId, TenantId
 from generation.constraints import OutputFormat, admit_format
 from generation.sampling import SamplingChoice
 from retrieval.filters import DocumentFilter
-from storage.answers import AnswerRepository
+from storage.answers import ANSWER_KIND, AnswerRepository
 from storage.collections import CollectionRepository
 from storage.conversations import ConversationRepository, NextTurn
 from storage.jobs import JobRepository
 from storage.models import Answer
 from tenancy.principal import Principal
 
-ANSWER_KIND = "answer"
 MAX_QUESTION_CHARACTERS = 50_000
 """A question is refused above this at once; below it, by the model's own tokens."""
 

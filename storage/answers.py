@@ -13,6 +13,9 @@ from core.ids import AnswerId, CollectionId, ConversationId, JobId, TenantId, ne
 from storage.models import Answer
 from storage.paging import Page, PageRequest, paginate
 
+ANSWER_KIND = "answer"
+"""The kind of an answer's job."""
+
 
 class AnswerRepository:
     """Sees only its tenant's answers."""

@@ -16,6 +16,7 @@ import redis
 import structlog
 from celery import Celery
 
+from accounting.rollups import find_differences, mend_rollups, roll_up
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_sampling import EngineSampler, sampled_engines
 from bootstrap.schedulable_actions import build_schedule_runner
@@ -53,6 +54,7 @@ OVERDUE_GRACE = timedelta(seconds=30)
 is taken not to look."""
 BLOB_GRACE = timedelta(hours=24)
 """An upload's files are stored before its rows are written, so a young file may have none yet."""
+WATCH_FOR_LATE_LINES = timedelta(days=3)
 
 
 class Relay:
@@ -174,7 +176,7 @@ class Relay:
             Outbox(session).forget_heard()
 
     def tidy(self) -> None:
-        """Free what deleted documents hold: index entries and pages by a job, files here."""
+        """Free what deleted documents hold: index entries and pages by a job, files here. Sum the ledger."""
         with self._services.database.write() as session:
             found = list_purgeable_collections(session, deleted_before=utc_now() - PURGE_AFTER)
             for tenant_id, collection_id in found:
@@ -187,7 +189,18 @@ class Relay:
                 forget_traces(session, before=utc_now() - timedelta(days=days))
         for tenant_id in tenants:
             self._remove_unwanted_blobs(tenant_id, before=utc_now() - BLOB_GRACE)
+            self._sum_ledger(tenant_id)
         self._remove_unwanted_context()
+
+    def _sum_ledger(self, tenant_id: TenantId) -> None:
+        database, now = self._services.database, utc_now()
+        roll_up(database, tenant_id, now=now)
+        with database.read() as session:
+            late = find_differences(session, tenant_id, since=now - WATCH_FOR_LATE_LINES)
+        if late:
+            with database.write() as session:
+                mend_rollups(session, tenant_id, since=late[0])
+            log.warning("ledger.late_lines", tenant_id=tenant_id, days=[f"{day:%Y-%m-%d}" for day in late])
 
     def _remove_unwanted_context(self) -> None:
         """Computed context of documents that are deleted, or no longer static."""

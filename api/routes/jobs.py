@@ -18,9 +18,9 @@ from api.streaming import EVENTS
 from bootstrap import job_kinds
 from bootstrap.job_kinds import kind_of
 from core.ids import JobId
-from generation.questions import ANSWER_KIND
 from ingest.uploads import INGEST_KIND
 from storage import models
+from storage.answers import ANSWER_KIND
 from storage.jobs import WORKER_LOST, JobRepository
 from storage.listings import Listings
 from storage.uploads import UploadedFileRepository

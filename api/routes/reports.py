@@ -1,18 +1,32 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BeforeValidator
 
-from accounting.report_formats import cost_report_as_csv, cost_report_as_json, usage_as_json
+from accounting.cost_pages import render_costs, render_invoice
+from accounting.invoices import make_invoice
+from accounting.report_formats import (
+    cost_report_as_csv,
+    cost_report_as_json,
+    invoice_as_csv,
+    invoice_as_json,
+    savings_as_json,
+    top_costs_as_json,
+    usage_as_json,
+)
 from accounting.reports import cost_report, usage_summary
+from accounting.savings import prefix_cache_savings
+from accounting.top_costs import MAX_TOP, top_costs
 from api.authentication import Reporter
 from api.dependencies import Services
 from api.routes.documented import problems
 from api.schemas import reports as schemas
+from core.clock import utc_now
+from core.html.page import PAGE_HEADERS, ReportLanguage
 
 router = APIRouter(prefix="/v1", tags=["reports"], responses=problems(401, 403, 422))
 
@@ -45,6 +59,16 @@ End = Annotated[
 TimeZone = Annotated[
     str, Query(max_length=100, description="IANA name; whose days, months and dates they are.")
 ]
+Format = Annotated[
+    Literal["json", "csv", "html"] | None, Query(description="Left out: as `Accept` says, else JSON.")
+]
+InLanguage = Annotated[ReportLanguage, Query(description="The language of the page's own words.")]
+
+
+class _Bounds(TypedDict):
+    start: datetime | date | None
+    end: datetime | date | None
+    time_zone: str
 
 
 @router.get("/usage", response_model=schemas.UsageSummary)
@@ -76,26 +100,88 @@ def get_cost_report(
         Query(
             max_length=10,
             description="Dimensions, separated by commas: "
-            "`day month stage model collection document key job tenant`.",
+            "`day week month stage model collection document key job job_kind schedule tenant`.",
         ),
     ] = [],  # noqa: B006  # FastAPI copies it
     start: Start = None,
     end: End = None,
     time_zone: TimeZone = "UTC",
-    format: Annotated[
-        Literal["json", "csv"] | None, Query(description="Left out: as `Accept` says, else JSON.")
-    ] = None,
+    format: Format = None,
+    language: InLanguage = "en",
 ) -> Response:
-    """What the tenant's work cost, grouped as asked, as JSON or CSV."""
+    """What the tenant's work cost, grouped as asked, as JSON, CSV or a page with plots that prints."""
     names = [name.strip() for value in group_by for name in value.split(",") if name.strip()]
     with services.database.read() as session:
         report = cost_report(
             session, principal.tenant_id, group_by=names, start=start, end=end, time_zone=time_zone
         )
-    if format == "csv" or (format is None and CSV in request.headers.get("accept", "")):
-        return Response(
-            cost_report_as_csv(report),
-            media_type=CSV,
-            headers={"Content-Disposition": 'attachment; filename="costs.csv"'},
-        )
+        if format == "html":
+            bounds: _Bounds = {"start": start, "end": end, "time_zone": time_zone}
+            tops = top_costs(session, principal.tenant_id, **bounds)
+            savings = prefix_cache_savings(session, principal.tenant_id, **bounds)
+            page = render_costs(report, tops, savings, tenant=principal.tenant_id, language=language)
+            return HTMLResponse(page, headers=PAGE_HEADERS)
+    if _wants_csv(request, format):
+        return _csv(cost_report_as_csv(report), "costs.csv")
     return JSONResponse(cost_report_as_json(report))
+
+
+@router.get("/reports/costs/top", response_model=schemas.TopCosts, responses=problems(409))
+def get_top_costs(
+    principal: Reporter,
+    services: Services,
+    start: Start = None,
+    end: End = None,
+    time_zone: TimeZone = "UTC",
+    limit: Annotated[int, Query(ge=1, le=MAX_TOP, description="At most so many of each.")] = 10,
+) -> JSONResponse:
+    """The documents and the questions that cost most."""
+    with services.database.read() as session:
+        tops = top_costs(session, principal.tenant_id, start=start, end=end, time_zone=time_zone, limit=limit)
+    return JSONResponse(top_costs_as_json(tops))
+
+
+@router.get("/reports/savings", response_model=schemas.Savings, responses=problems(409))
+def get_savings(
+    principal: Reporter,
+    services: Services,
+    start: Start = None,
+    end: End = None,
+    time_zone: TimeZone = "UTC",
+) -> JSONResponse:
+    """What the prefix cache saved: cached tokens at the uncached price, less what was billed for them."""
+    with services.database.read() as session:
+        savings = prefix_cache_savings(
+            session, principal.tenant_id, start=start, end=end, time_zone=time_zone
+        )
+    return JSONResponse(savings_as_json(savings))
+
+
+@router.get("/reports/invoice", response_model=schemas.Invoice, responses=_AS_CSV | problems(409))
+def get_invoice(
+    month: Annotated[str, Query(max_length=20, description="Such as `2026-11`.")],
+    request: Request,
+    principal: Reporter,
+    services: Services,
+    time_zone: TimeZone = "UTC",
+    format: Format = None,
+    language: InLanguage = "en",
+) -> Response:
+    """What the tenant owes for a month; the same whenever it is asked for after the month."""
+    with services.database.read() as session:
+        invoice = make_invoice(session, principal.tenant_id, month, time_zone=time_zone, now=utc_now())
+    if format == "html":
+        page = render_invoice(invoice, tenant=principal.tenant_id, language=language)
+        return HTMLResponse(page, headers=PAGE_HEADERS)
+    if _wants_csv(request, format):
+        return _csv(invoice_as_csv(invoice), f"invoice-{invoice.number}.csv")
+    return JSONResponse(invoice_as_json(invoice))
+
+
+def _wants_csv(request: Request, format: str | None) -> bool:
+    return format == "csv" or (format is None and CSV in request.headers.get("accept", ""))
+
+
+def _csv(content: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=CSV, headers=headers)

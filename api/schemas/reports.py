@@ -14,6 +14,10 @@ class Amounts(View):
     cost: str = Field(description="What they cost.")
     burned_tokens: int = Field(description="Tokens that failed attempts burned: not billed.")
     burned_cost: str = Field(description="What those would have cost.")
+    engine_cost: str | None = Field(
+        description="What the machine cost while it worked on all of them; null where no rate was in force."
+    )
+    margin: str | None = Field(description="`cost - engine_cost`.")
 
 
 class TotalAmounts(Amounts):
@@ -37,6 +41,48 @@ class CostReport(_Interval):
     group_by: list[str] = Field(description="The dimensions asked for.")
     rows: list[CostRow] = Field(description="Sorted by their dimensions.")
     total: TotalAmounts = Field(description="The exact sum of the rows.")
+
+
+class CostlyThing(Amounts):
+    id: str = Field(description="Of the document, or of the answer.")
+    text: str = Field(description="The document's name, or what was asked.")
+
+
+class TopCosts(_Interval):
+    documents: list[CostlyThing] = Field(description="Read, embedded, computed beforehand; dearest first.")
+    questions: list[CostlyThing] = Field(description="With all their stages; dearest first.")
+
+
+class Savings(_Interval):
+    cached_tokens: int = Field(description="Billed tokens of prompts that the engine had computed before.")
+    uncached_cost: str = Field(description="What they would have cost uncached, at the prices of their time.")
+    cost: str = Field(description="What was billed for them.")
+    saved: str = Field(description="`uncached_cost - cost`.")
+
+
+class InvoiceLine(View):
+    is_correction: bool = Field(description="It corrects lines of before, with signs.")
+    model: str = Field(description="Registry name.")
+    model_revision: str = Field(description="Which of its revisions.")
+    stage: str = Field(description="What the work was for.")
+    price_stage: str = Field(description="Whose price it has.")
+    price_per_million: str = Field(description="Unit price.")
+    num_tokens: int = Field(description="How many.")
+    amount: str = Field(description="Exact.")
+
+
+class Invoice(_Interval):
+    number: str = Field(description="Month and beginning of the digest.")
+    digest: str = Field(description="SHA-256 of all that is owed, by whom and for when.")
+    is_final: bool = Field(description="The month is over: number and amounts stay.")
+    tenant_id: str = Field(description="Who owes it.")
+    month: str = Field(description="Such as `2026-11`.")
+    lines: list[InvoiceLine] = Field(description="By model, stage and price.")
+    subtotal: str = Field(description="The exact sum of the lines.")
+    rounding: str = Field(description="`total - subtotal`.")
+    total: str = Field(description="In the currency's minor units, rounded once, half to even.")
+    burned_tokens: int = Field(description="What failed attempts burned: on no line.")
+    burned_cost: str = Field(description="What it would have cost.")
 
 
 class UsageSummary(_Interval):

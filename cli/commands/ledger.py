@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.costs import costs
+from cli.commands.costs import costs, invoice, savings, top
 from cli.options import JsonOption, KeyOption, UrlOption, connect
 from cli.output import format_moment, format_money, print_json, print_table, say
 
@@ -16,6 +16,9 @@ ALARMED = 2
 
 app = typer.Typer(help="What was consumed and what it cost.", invoke_without_command=True)
 app.callback()(costs)
+app.command("top")(top)
+app.command("savings")(savings)
+app.command("invoice")(invoice)
 
 
 @app.command("entries")

@@ -17,6 +17,7 @@ from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, QueuePause, UploadedFile
 from storage.models.ledger import EngineSample, LedgerEntry, Price
+from storage.models.ledger_rollups import LedgerRollup
 from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.summaries import Summary, SummaryDocument, SummaryNode
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
@@ -45,6 +46,7 @@ __all__ = [
     "IndexSegment",
     "Job",
     "LedgerEntry",
+    "LedgerRollup",
     "OutboxMessage",
     "Page",
     "Price",

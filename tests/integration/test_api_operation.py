@@ -239,3 +239,14 @@ def test_prices_are_the_lists_and_the_tenants_own(house: House) -> None:
         add_price(house.services.database, tenant_id, price)
     items = house.client.get("/v1/prices", headers=house.key("reports")).json()["items"]
     assert [(item["price_per_million"], item["is_own"]) for item in items] == [("0.4", False), ("0.25", True)]
+
+
+def test_pages_of_costs_and_an_invoice_are_served(house: House) -> None:
+    page = house.client.get("/v1/reports/costs?group_by=stage&format=html", headers=house.key("reports"))
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    path = "/v1/reports/invoice?month="
+    assert house.client.get(f"{path}2026-11", headers=house.key("reports")).json()["month"] == "2026-11"
+    assert house.client.get(f"{path}2026-13", headers=house.key("reports")).status_code == 422
+    assert house.client.get("/v1/reports/costs/top", headers=house.key("reports")).json()["documents"] == []
+    assert house.client.get("/v1/reports/savings", headers=house.key("reports")).json()["saved"] == "0"

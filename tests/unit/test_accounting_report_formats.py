@@ -26,9 +26,9 @@ def report(*models: str | None) -> CostReport:
 
 def test_csv_has_a_header_exact_amounts_and_crlf() -> None:
     assert cost_report_as_csv(report("通义,千问", None)) == (
-        "model,num_tokens,cost,burned_tokens,burned_cost,currency\r\n"
-        '"通义,千问",7,0.0000028,1,0.005,USD\r\n'
-        ",7,0.0000028,1,0.005,USD\r\n"
+        "model,num_tokens,cost,burned_tokens,burned_cost,engine_cost,margin,currency\r\n"
+        '"通义,千问",7,0.0000028,1,0.005,,,USD\r\n'
+        ",7,0.0000028,1,0.005,,,USD\r\n"
     )
 
 
@@ -41,7 +41,14 @@ def test_csv_runs_no_formula(start: str) -> None:
 
 def test_json_gives_amounts_as_exact_text_and_null_where_a_line_has_none() -> None:
     data = json.loads(json.dumps(cost_report_as_json(report("m", None))))
-    amounts = {"num_tokens": 7, "cost": "0.0000028", "burned_tokens": 1, "burned_cost": "0.005"}
+    amounts = {
+        "num_tokens": 7,
+        "cost": "0.0000028",
+        "burned_tokens": 1,
+        "burned_cost": "0.005",
+        "engine_cost": None,
+        "margin": None,
+    }
     assert data == {
         "group_by": ["model"],
         "start": None,
