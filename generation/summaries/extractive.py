@@ -33,8 +33,12 @@ REVISION = "1"
 SECTION_TOKENS = 1500
 MOST_CHILDREN = 32
 MIN_TERMS = 5
-CENTRALITY, COMMON_WORDS, LEAD, ASKED = 1.0, 1.0, 1.0, 2.0
-"""What a sentence is chosen by, in standard deviations of each among the candidates."""
+CENTRALITY, COMMON_WORDS, LEAD, ASKED = 0.5, 2.0, 0.5, 2.0
+"""What a sentence is chosen by, in standard deviations of each among the candidates.
+
+On 13 texts of SQuALITY, QMSum, GovReport and VCSum with multilingual-e5-small, at the length of their
+references: ROUGE-L 0.173, where centrality alone gives 0.153, common words alone 0.164, the lead 0.150.
+"""
 
 DIVERSITY = {"summary": 0.5, "key_points": 1.0, "changes_since_last": 0.5, "prompt": 0.5}
 _ENDS = re.compile("[.!?。！？…;；:：\"'”’」』)）]$")

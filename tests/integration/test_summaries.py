@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.jobs import JobQueue, JobRepository
+from storage.migrate import upgrade
 from storage.models import Chunk, Document, LedgerEntry, Page, Summary, SummaryDocument, SummaryNode
 from storage.summaries import SummaryRepository
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
@@ -52,7 +53,19 @@ CHINESE = (
 
 @pytest.fixture
 def house(database: Database, tmp_path: Path) -> House:
-    house = build_house(database, tmp_path)
+    return furnished(build_house(database, tmp_path))
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[House]:
+    """On SQLite alone, for what both databases do alike."""
+    database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
+    upgrade(database)
+    yield furnished(build_house(database, tmp_path))
+    database.dispose()
+
+
+def furnished(house: House) -> House:
     add(house, "one.md", report(1))
     add(house, "two.md", report(2))
     add(house, "三.txt", [CHINESE])
@@ -197,14 +210,14 @@ def test_a_run_over_what_did_not_change_takes_nothing_and_is_the_next_version(ho
     assert second.result["text"] == first.result["text"]
 
 
-def test_of_a_changed_document_only_what_changed_is_read_again(house: House) -> None:
-    first = summarize(house)
-    delete(house, "two.md")
-    add(house, "two.md", [*report(2)[:3], "The council of the town put off the harbour for two more years."])
-    second = summarize(house)
+def test_of_a_changed_document_only_what_changed_is_read_again(local: House) -> None:
+    first = summarize(local)
+    delete(local, "two.md")
+    add(local, "two.md", [*report(2)[:3], "The council of the town put off the harbour for two more years."])
+    second = summarize(local)
     assert 0 < second.num_tokens < first.num_tokens
-    documents_read = {line.document_id for line in lines(house, second)} - {None}
-    assert documents_read <= {document_named(house, "two.md")}
+    documents_read = {line.document_id for line in lines(local, second)} - {None}
+    assert documents_read <= {document_named(local, "two.md")}
 
 
 def test_a_dead_workers_nodes_are_taken_up_and_not_made_or_billed_twice(house: House) -> None:
@@ -262,105 +275,105 @@ def test_changes_since_the_last_version_are_what_it_did_not_read(house: House) -
     assert (third.result["statements"], third.num_tokens) == ([], 0)
 
 
-def test_one_summary_is_carried_through_a_narrative(house: House) -> None:
-    only = DocumentFilter(document_ids=(document_named(house, "one.md"),))
-    first = summarize(house, method="refine", filter=only)
-    again = summarize(house, method="refine", filter=only)
+def test_one_summary_is_carried_through_a_narrative(local: House) -> None:
+    only = DocumentFilter(document_ids=(document_named(local, "one.md"),))
+    first = summarize(local, method="refine", filter=only)
+    again = summarize(local, method="refine", filter=only)
     assert first.result["text"] == again.result["text"] != ""
     assert again.num_tokens == 0
     with pytest.raises(InvalidInput, match="one document"):
-        register(house, method="refine")
+        register(local, method="refine")
 
 
-def test_what_a_model_writes_is_held_against_what_it_read(house: House) -> None:
-    only = DocumentFilter(document_ids=(document_named(house, "三.txt"),))
+def test_what_a_model_writes_is_held_against_what_it_read(local: House) -> None:
+    only = DocumentFilter(document_ids=(document_named(local, "三.txt"),))
     said = "镇议会决定拨款一万四千元维修屋顶。议会还决定在月球上修建一座火车站。"
-    house.generator.text = said
-    flagged = summarize(house, writer="abstractive", filter=only)
+    local.generator.text = said
+    flagged = summarize(local, writer="abstractive", filter=only)
     supported, invented = flagged.result["statements"]
     assert (supported["supported"], invented["supported"]) == (True, False)
     assert any("月球" in warning for warning in flagged.result["warnings"])
-    removed = summarize(house, writer="abstractive", filter=only, unsupported="remove")
+    removed = summarize(local, writer="abstractive", filter=only, unsupported="remove")
     assert "月球" not in removed.result["text"]
-    stages = {line.stage for line in lines(house, flagged)}
+    stages = {line.stage for line in lines(local, flagged)}
     assert stages >= {"prefill_uncached", "prefill_cached", "decode"}
-    request = house.generator.requests[0]
-    assert request.cache_salt == house.principal.tenant_id
+    request = local.generator.requests[0]
+    assert request.cache_salt == local.principal.tenant_id
 
 
-def test_prompts_of_one_kind_begin_alike_and_a_second_run_asks_nothing(house: House) -> None:
-    house.generator.text = "The council of the town discussed the roof at great length."
+def test_prompts_of_one_kind_begin_alike_and_a_second_run_asks_nothing(local: House) -> None:
+    local.generator.text = "The council of the town discussed the roof at great length."
     summarize(
-        house, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(house, "one.md"),))
+        local, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(local, "one.md"),))
     )
-    prompts = [bytes(min(t, 255) for t in r.prompt_token_ids) for r in house.generator.requests]
+    prompts = [bytes(min(t, 255) for t in r.prompt_token_ids) for r in local.generator.requests]
     assert len(prompts) >= 2
     shared = next(i for i, pair in enumerate(zip(*prompts[:2], strict=False)) if pair[0] != pair[1])
     assert shared > 150
-    asked = len(house.generator.requests)
+    asked = len(local.generator.requests)
     again = summarize(
-        house, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(house, "one.md"),))
+        local, writer="abstractive", filter=DocumentFilter(document_ids=(document_named(local, "one.md"),))
     )
-    assert (len(house.generator.requests), again.num_tokens) == (asked, 0)
+    assert (len(local.generator.requests), again.num_tokens) == (asked, 0)
 
 
-def test_what_a_failed_attempt_took_is_burned_and_the_next_one_goes_on(house: House) -> None:
-    summary = register(house, writer="abstractive")
-    house.generator.text = "The council of the town discussed the roof at great length."
-    house.generator.failure, house.generator.fail_after = EngineUnavailable("gone"), 3
+def test_what_a_failed_attempt_took_is_burned_and_the_next_one_goes_on(local: House) -> None:
+    summary = register(local, writer="abstractive")
+    local.generator.text = "The council of the town discussed the roof at great length."
+    local.generator.failure, local.generator.fail_after = EngineUnavailable("gone"), 3
     with pytest.raises(EngineUnavailable):
-        pipeline(house).run(house.claim(JobId(summary.job_id)))
-    assert {line.billed for line in lines(house, summary)} == {False}
-    assert read(house, summary).num_tokens == 0
+        pipeline(local).run(local.claim(JobId(summary.job_id)))
+    assert {line.billed for line in lines(local, summary)} == {False}
+    assert read(local, summary).num_tokens == 0
 
 
-def test_a_deleted_document_is_left_out_with_the_reason(house: House) -> None:
-    summary = register(house)
-    delete(house, "two.md")
-    pipeline(house).run(house.claim(JobId(summary.job_id)))
-    [gone] = [row for row in documents(house, summary) if row.document_name == "two.md"]
+def test_a_deleted_document_is_left_out_with_the_reason(local: House) -> None:
+    summary = register(local)
+    delete(local, "two.md")
+    pipeline(local).run(local.claim(JobId(summary.job_id)))
+    [gone] = [row for row in documents(local, summary) if row.document_name == "two.md"]
     assert (gone.num_pages_read, gone.skipped[0]["reason"]) == (0, "deleted")
-    assert read(house, summary).outcome == "complete"
+    assert read(local, summary).outcome == "complete"
 
 
-def test_a_cancelled_summary_keeps_its_documents(house: House) -> None:
-    summary = register(house)
-    run = house.claim(JobId(summary.job_id))
-    with house.database.write() as session:
-        JobRepository(session, house.principal.tenant_id).request_cancel(run.job.id)
+def test_a_cancelled_summary_keeps_its_documents(local: House) -> None:
+    summary = register(local)
+    run = local.claim(JobId(summary.job_id))
+    with local.database.write() as session:
+        JobRepository(session, local.principal.tenant_id).request_cancel(run.job.id)
     with pytest.raises(JobCancelled):
-        pipeline(house).run(run)
-    assert read(house, summary).outcome is None
+        pipeline(local).run(run)
+    assert read(local, summary).outcome is None
 
 
-def test_an_empty_collection_is_refused(house: House) -> None:
-    with house.database.write() as session:
-        empty = CollectionRepository(session, house.principal.tenant_id).create("empty")
+def test_an_empty_collection_is_refused(local: House) -> None:
+    with local.database.write() as session:
+        empty = CollectionRepository(session, local.principal.tenant_id).create("empty")
         with pytest.raises(EmptyInput, match="No ready document"):
             register_summary(
                 session,
-                house.principal,
+                local.principal,
                 CollectionId(empty.id),
                 SummaryParameters(),
                 max_attempts=3,
             )
 
 
-def test_a_quote_holds_what_the_run_takes_and_nothing_for_what_was_read(house: House) -> None:
+def test_a_quote_holds_what_the_run_takes_and_nothing_for_what_was_read(local: House) -> None:
     def quoted(**parameters: object) -> tuple[int, int, int]:
-        with house.database.read() as session:
+        with local.database.read() as session:
             quote = quote_summary(
                 session,
-                house.principal.tenant_id,
-                house.settings,
-                collection_id=house.collection_id,
+                local.principal.tenant_id,
+                local.settings,
+                collection_id=local.collection_id,
                 parameters=SummaryParameters(**parameters),  # type: ignore[arg-type]
             )
         spans = [line.tokens for line in quote.lines]
         return sum(s.low for s in spans), sum(s.expected for s in spans), sum(s.high for s in spans)
 
     low, expected, high = quoted()
-    took = summarize(house).num_tokens
+    took = summarize(local).num_tokens
     assert low <= took <= high
     assert expected > 0
     assert quoted()[1] == 0
