@@ -16,6 +16,7 @@ from api.request_context import RequestContext
 from api.request_limits import RequestLimits
 from api.routes import (
     answers,
+    batches,
     budgets,
     collections,
     conversations,
@@ -55,6 +56,7 @@ _NOUNS = (
     answers,
     traces,
     conversations,
+    batches,
     evaluations,
     extractions,
     schedules,

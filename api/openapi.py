@@ -28,6 +28,7 @@ TAGS = [
     {"name": "answers", "description": "What was answered, with citations, usage and cost."},
     {"name": "traces", "description": "How an answer came to be, token by token."},
     {"name": "conversations", "description": "Questions that refer to those before them."},
+    {"name": "batches", "description": "Files of questions, answered as one offline job."},
     {"name": "evaluations", "description": "Questions with known answers, scored and compared."},
     {"name": "extractions", "description": "Tables out of documents, with a citation for each cell."},
     {"name": "schedules", "description": "Work that begins by itself when it is due."},

@@ -70,11 +70,16 @@ def problem_of(error: LongleafError, *, instance: str, request_id: str) -> dict[
     )
 
 
+def status_of_code(code: str) -> int:
+    """The HTTP status of an error that is known by the code that a job's row keeps."""
+    return _known_code(code)[0]
+
+
 def problem_of_job(
     code: str, detail: str, *, instance: str, request_id: str, **context: object
 ) -> dict[str, Any]:
     """The problem document of a failed job, from the code and detail that its row keeps."""
-    status, title = _known_codes().get(code, (500, LongleafError.title))
+    status, title = _known_code(code)
     return _document(
         status=status,
         code=code,
@@ -235,6 +240,10 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in value]
     return str(value)
+
+
+def _known_code(code: str) -> tuple[int, str]:
+    return _known_codes().get(code, (500, LongleafError.title))
 
 
 def _known_codes() -> dict[str, tuple[int, str]]:

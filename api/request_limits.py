@@ -16,6 +16,10 @@ MAX_JSON_BYTES = 1024 * 1024
 MAX_EVALUATION_BYTES = 8 * 1024 * 1024
 """A question file of some thousand questions with their evidence."""
 
+MAX_BATCH_BYTES = 32 * 1024 * 1024
+"""A file of fifty thousand questions."""
+
+_BATCH = re.compile(r"/v1/collections/[^/]+/batches/?")
 _UPLOAD = re.compile(r"/v1/collections/[^/]+/documents/?")
 
 
@@ -69,6 +73,8 @@ def _is_upload(scope: Scope) -> bool:
 
 
 def _limit_of(scope: Scope) -> int:
+    if _BATCH.fullmatch(scope["path"]):
+        return MAX_BATCH_BYTES
     return MAX_EVALUATION_BYTES if scope["path"] == "/v1/evaluations" else MAX_JSON_BYTES
 
 

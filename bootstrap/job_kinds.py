@@ -14,6 +14,7 @@ from accounting.holds import reserve, settle
 from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
+from generation.batches.registration import BATCH_KIND, close_batch
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_requests import ATTENTION_KIND
@@ -23,7 +24,7 @@ from ingest.uploads import INGEST_KIND
 from storage.answers import ANSWER_KIND, AnswerRepository
 from storage.conversations import ConversationRepository
 from storage.job_run import job_cancelled
-from storage.jobs import JobRepository
+from storage.jobs import JobQueue, JobRepository
 from storage.models import Job
 from storage.prewarm_jobs import PREWARM_KIND
 from storage.uploads import UploadedFileRepository
@@ -83,6 +84,17 @@ def _close_upload(session: Session, job: Job) -> None:
     )
 
 
+def _close_batch(session: Session, job: Job) -> None:
+    job_id = JobId(job.id)
+    close_batch(
+        session,
+        TenantId(job.tenant_id),
+        job_id,
+        code=job.error_code or "batch_cancelled",
+        detail=job.error_detail or str(job_cancelled(job_id)),
+    )
+
+
 def _close_evaluation(session: Session, job: Job) -> None:
     close_evaluation(session, TenantId(job.tenant_id), JobId(job.id))
 
@@ -90,6 +102,7 @@ def _close_evaluation(session: Session, job: Job) -> None:
 JOB_KINDS: Mapping[str, JobKind] = {
     ANSWER_KIND: JobKind(Scope.ASK, reopen=_reopen_answer),
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
+    BATCH_KIND: JobKind(Scope.ASK, close=_close_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),
     EXTRACT_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
@@ -135,3 +148,5 @@ def finish_job(session: Session, job: Job) -> None:
         kind_of(job.kind).close(session, job)
     notify_job_finished(session, job)
     settle(session, job)
+    if asker := job.payload.get("asked_by"):
+        JobQueue(session).wake(JobId(asker))

@@ -20,6 +20,8 @@ from bootstrap.summary_services import build_summary_pipeline
 from core.settings import Settings
 from evaluation.pipeline import EvaluationPipeline
 from evaluation.registration import EVALUATE_KIND
+from generation.batches.pipeline import BatchPipeline
+from generation.batches.registration import BATCH_KIND
 from generation.extraction_tables.pipeline import ExtractionPipeline
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.pipeline import AnswerPipeline
@@ -55,6 +57,7 @@ Handlers = Mapping[
     IngestPipeline
     | AnswerPipeline
     | CompactionPipeline
+    | BatchPipeline
     | EvaluationPipeline
     | ExtractionPipeline
     | AttentionPipeline
@@ -141,6 +144,9 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             database=shared.database, embedder=embedder, dense=dense, lexical=lexical, ledger=ledger
         ),
     )
+    # Half of the threads at most answer what nobody waits for.
+    max_in_flight = max(1, settings.worker.interactive_threads // 2)
+    max_attempts, estimate = settings.worker.max_attempts, partial(estimate_question, settings)
     return WorkerServices(
         settings=settings,
         database=shared.database,
@@ -166,10 +172,11 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             ),
             PREWARM_KIND: build_prewarm(settings, shared.database, served, ledger),
             WEBHOOK_KIND: build_webhook_pipeline(settings, shared.database),
+            BATCH_KIND: BatchPipeline(
+                shared.database, max_attempts=max_attempts, estimate=estimate, max_in_flight=max_in_flight
+            ),
             EVALUATE_KIND: EvaluationPipeline(
-                shared.database,
-                max_attempts=settings.worker.max_attempts,
-                estimate=partial(estimate_question, settings),
+                shared.database, max_attempts=max_attempts, estimate=estimate, max_in_flight=max_in_flight
             ),
             EXTRACT_KIND: build_extraction_pipeline(
                 settings=settings.ask,

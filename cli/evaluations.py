@@ -8,32 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.job_progress import follow_job
 from cli.output import err, format_money, format_seconds, print_table, say
-from client import Evaluation, Job, LongleafClient
+from client import Evaluation, LongleafClient
 
 _SECONDS = frozenset({"ttft_seconds", "total_seconds"})
 
 
 def follow(client: LongleafClient, evaluation: Evaluation, console: Console) -> Evaluation:
     """The evaluation once it has ended, however it ended. Progress goes to `console`."""
-    progress = Progress(
-        TextColumn("questions"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed} of {task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        bar = progress.add_task("", total=evaluation["num_questions"])
-
-        def show(job: Job) -> None:
-            progress.update(bar, completed=job["progress"].get("questions_done", 0))
-
-        client.wait_for_job(evaluation["job_id"], on_progress=show)
+    follow_job(client, evaluation["job_id"], "questions", total=evaluation["num_questions"], console=console)
     return client.get_evaluation(evaluation["id"])
 
 

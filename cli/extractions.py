@@ -8,32 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.job_progress import follow_job
 from cli.output import print_table
-from client import Extraction, Job, LongleafClient
+from client import Extraction, LongleafClient
 
 _MAX_SHOWN = 40
 
 
 def follow(client: LongleafClient, extraction: Extraction, console: Console) -> Extraction:
     """The extraction once it has ended, however it ended. Progress goes to `console`."""
-    progress = Progress(
-        TextColumn("documents"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed} of {task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        bar = progress.add_task("", total=extraction["num_documents"])
-
-        def show(job: Job) -> None:
-            progress.update(bar, completed=job["progress"].get("documents_done", 0))
-
-        client.wait_for_job(extraction["job_id"], on_progress=show)
+    follow_job(client, extraction["job_id"], "documents", total=extraction["num_documents"], console=console)
     return client.get_extraction(extraction["id"])
 
 

@@ -12,6 +12,7 @@ import typer
 
 from cli.commands import (
     ask,
+    batches,
     bench,
     budgets,
     chat,
@@ -83,6 +84,7 @@ app.command("summarize")(summaries.summarize)
 app.command("plan")(plan.plan)
 app.command("trace")(trace.trace)
 app.command("bench")(bench.bench)
+app.add_typer(batches.app, name="batch")
 app.add_typer(ledger.app, name="costs")
 app.add_typer(prices.app, name="prices")
 app.add_typer(budgets.app, name="budgets")

@@ -20,6 +20,7 @@ from client.events import (
 from client.problems import ClientError, ProblemError, UnreachableError
 from client.records import (
     Answer,
+    Batch,
     Budget,
     Citation,
     Collection,
@@ -45,6 +46,7 @@ __all__ = [
     "Accepted",
     "Answer",
     "AskEvent",
+    "Batch",
     "Budget",
     "Citation",
     "ClientError",

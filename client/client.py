@@ -26,6 +26,7 @@ from client.records import (
     FINAL_JOB_STATUSES,
     Answer,
     AnswerMode,
+    Batch,
     Budget,
     Collection,
     Conversation,
@@ -52,6 +53,7 @@ _FIRST_POLL_SECONDS = 0.02  # many jobs end at once, as an upload of known files
 _SERVER_WAIT_SECONDS = 60.0
 _UPLOAD_TIMEOUT_SECONDS = 600.0
 _PATIENCE_SECONDS = 20.0
+_BATCH_TIMEOUT_SECONDS = 120.0  # fifty thousand questions are looked at before the answer comes
 _COMPARE_TIMEOUT_SECONDS = 120.0  # thousands of questions are drawn thousands of times
 
 Result = TypeVar("Result")
@@ -463,6 +465,70 @@ class LongleafClient:
         """What it says that another run did not, by default the version before."""
         query = {} if against is None else {"against": against}
         return self._json("GET", f"/v1/summaries/{summary_id}/diff", params=query)
+
+    # Batches
+
+    def create_batch(
+        self,
+        collection_id: str,
+        questions: bytes,
+        *,
+        name: str | None = None,
+        on_invalid: Literal["refuse", "skip"] = "refuse",
+        max_cost: str | None = None,
+        expires_after_seconds: int | None = None,
+    ) -> Batch:
+        """Have a file of questions answered when nobody waits; its job runs on after this returns.
+
+        Args:
+            questions: the file's bytes: lines as OpenAI's batch files have them, plain lines, or CSV.
+            on_invalid: `skip` has wrong lines among the errors, where `refuse` takes nothing.
+            max_cost: no question is asked once the answers cost so much.
+        """
+        params = {
+            "name": name,
+            "on_invalid": on_invalid,
+            "max_cost": max_cost,
+            "expires_after_seconds": expires_after_seconds,
+        }
+        made = self._json(
+            "POST",
+            f"/v1/collections/{collection_id}/batches",
+            params=_given(params),
+            content=questions,
+            headers={"Idempotency-Key": str(uuid.uuid4())},
+            timeout=max(self._timeout, _BATCH_TIMEOUT_SECONDS),
+        )
+        return cast(Batch, made)
+
+    def get_batch(self, batch_id: str) -> Batch:
+        return cast(Batch, self._json("GET", f"/v1/batches/{batch_id}"))
+
+    def list_batches(self, *, collection_id: str | None = None) -> Iterator[Batch]:
+        """Newest first."""
+        yield from cast(Iterator[Batch], self._items("/v1/batches", {"collection_id": collection_id}))
+
+    def cancel_batch(self, batch_id: str) -> Batch:
+        """Stop it; what was answered stays."""
+        return cast(Batch, self._json("POST", f"/v1/batches/{batch_id}/cancel"))
+
+    def stream_batch_file(
+        self,
+        batch_id: str,
+        kind: Literal["output", "errors"] = "output",
+        *,
+        format: Literal["jsonl", "csv"] = "jsonl",
+    ) -> Iterator[bytes]:
+        """The results so far, or the errors, piece by piece, in the order of the questions."""
+        path = f"/v1/batches/{batch_id}/{kind}"
+        try:
+            with self._http.stream("GET", path, params={"format": format}) as response:
+                if response.is_error:
+                    response.read()
+                raise_for_problem(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
 
     # Evaluations
 

@@ -7,6 +7,16 @@ from typing import Any, Literal, NotRequired, TypedDict
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_JOB_STATUSES = frozenset({"succeeded", "failed", "cancelled"})
 FileStatus = Literal["queued", "parsing", "embedding", "ready", "duplicate", "failed"]
+BatchStatus = Literal[
+    "validating",
+    "in_progress",
+    "finalizing",
+    "completed",
+    "failed",
+    "cancelling",
+    "cancelled",
+    "expired",
+]
 AnswerMode = Literal["auto", "extractive", "abstractive", "quoted"]
 
 
@@ -447,4 +457,25 @@ class Delivery(TypedDict):
     next_attempt_at: str | None
     error: Failure | None
     created_at: str
+
+
+class Batch(TypedDict):
+    """A file of questions; `request_counts` has `total`, `completed` and `failed`."""
+
+    id: str
+    object: Literal["batch"]
+    endpoint: str
+    job_id: str
+    collection_id: str
+    name: str
+    status: BatchStatus
+    stopped_by: Literal["expired", "max_cost"] | None
+    request_counts: dict[str, int]
+    usage: Usage
+    cost: Cost | None
+    max_cost: str | None
+    error: Failure | None
+    created_at: str
+    in_progress_at: str | None
+    expires_at: str | None
     finished_at: str | None

@@ -2,39 +2,34 @@
 
     question ─▶ asked like any other, as a job of its own ─▶ answered ─▶ scored ─▶ report
 
-The evaluation's own job asks a few questions at a time and looks for their ends. It gives its
-worker up after each slice, and a worker that dies loses nothing: every question remembers its answer.
+The evaluation's own job has its questions asked as any set of questions is, see
+`generation.question_sets.runner`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
-from core.errors import BudgetHeld
-from core.ids import AnswerId, CollectionId, ConversationId, DocumentId, EvaluationId, KeyId
-from evaluation.registration import MAX_IN_FLIGHT
+from core.ids import AnswerId, CollectionId, ConversationId, DocumentId, EvaluationId
 from evaluation.report import WORK, summarize
 from evaluation.scoring import CitedSpan, GivenAnswer, Score, Span, score_answer
+from generation.question_sets.runner import MAX_IN_FLIGHT, Store, advance, asker_of
 from generation.questions import QuestionEstimate, QuestionParameters, register_question
 from storage.conversations import ConversationRepository, NextTurn
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.evaluations import EvaluationRepository, StageTokens
 from storage.job_run import JobRun, RunOutcome
-from storage.job_states import FINAL_STATUSES
 from storage.models import Answer, Evaluation, EvaluationItem, Job
-from tenancy.principal import Principal, Scope
+from tenancy.principal import Principal
 
 log = structlog.get_logger()
-
-SLICE_SECONDS = 1.0
-"""Short, since it mostly waits, and others of its worker's queues have work to do."""
 
 
 class EvaluationPipeline:
@@ -47,129 +42,26 @@ class EvaluationPipeline:
         max_attempts: int,
         estimate: QuestionEstimate | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
-        slice_seconds: float = SLICE_SECONDS,
-        poll_seconds: float = 0.1,
     ) -> None:
         self._database = database
         self._max_attempts = max_attempts
         self._estimate = estimate
         self._max_in_flight = max_in_flight
-        self._slice_seconds = slice_seconds
-        self._poll_seconds = poll_seconds
 
     def run(self, run: JobRun) -> RunOutcome:
-        """Ask and score until all questions are done, or until the slice ends."""
-        deadline = time.monotonic() + self._slice_seconds
+        """Score what was answered and ask the next few, until all questions are done."""
         evaluation = self._load(run)
-        while True:
-            run.checkpoint()
-            being_answered = self._score_answered(run, evaluation)
-            if not self._ask_more(run, evaluation, num_free=self._max_in_flight - being_answered):
-                self._finish(run, evaluation)
-                return "done"
-            if time.monotonic() >= deadline:
-                return "yielded"
-            time.sleep(self._poll_seconds)
+        questions = _Questions(self._database, run, evaluation, self._max_attempts, self._estimate)
+        if not advance(run, self._database, questions, max_in_flight=self._max_in_flight):
+            return "postponed"
+        self._finish(run, evaluation)
+        return "done"
 
     def _load(self, run: JobRun) -> Evaluation:
         with self._database.read() as session:
             found = EvaluationRepository(session, run.job.tenant_id).find_by_job(run.job.id)
         assert found is not None  # made in the job's own transaction, and never deleted
         return found
-
-    # ---- scoring -------------------------------------------------------------------------
-
-    def _score_answered(self, run: JobRun, evaluation: Evaluation) -> int:
-        """Score every asked question whose answer has ended; how many are still being answered."""
-        asked = [item for item in self._list_open(run, evaluation) if "answer_id" in item.result]
-        with self._database.read() as session:
-            ids = [AnswerId(item.result["answer_id"]) for item in asked]
-            answers = EvaluationRepository(session, run.job.tenant_id).answers(ids)
-        ended = [
-            (item, *answers[AnswerId(item.result["answer_id"])])
-            for item in asked
-            if answers[AnswerId(item.result["answer_id"])][1].status in FINAL_STATUSES
-        ]
-        for item, answer, job in ended:
-            self._store(run, evaluation, item, self._outcome(run, item, answer, job))
-        return len(asked) - len(ended)
-
-    def _list_open(self, run: JobRun, evaluation: Evaluation) -> Sequence[EvaluationItem]:
-        with self._database.read() as session:
-            return EvaluationRepository(session, run.job.tenant_id).list_open(
-                EvaluationId(evaluation.id), limit=self._max_in_flight
-            )
-
-    def _outcome(self, run: JobRun, item: EvaluationItem, answer: Answer, job: Job) -> dict[str, Any]:
-        """The columns of a question that is done."""
-        asked = {"answer_id": answer.id, "job_id": job.id}
-        if job.status != "succeeded":
-            code = job.error_code or "job_cancelled"
-            detail = job.error_detail or f"Answer {answer.id} was {job.status}."
-            return {"result": asked, "error": {"code": code, "detail": detail}}
-        with self._database.read() as session:
-            given = _given_answer(DocumentRepository(session, run.job.tenant_id), answer)
-            tokens = EvaluationRepository(session, run.job.tenant_id).stage_tokens(AnswerId(answer.id))
-        score = score_answer(item.question, given)
-        return {
-            "result": asked | _result(answer, given, score, tokens),
-            "metrics": score.metrics | _work(answer),
-            "cost": answer.cost,
-        }
-
-    def _store(
-        self, run: JobRun, evaluation: Evaluation, item: EvaluationItem, columns: dict[str, Any]
-    ) -> None:
-        with self._database.write() as session:
-            run.confirm(session)
-            evaluations = EvaluationRepository(session, run.job.tenant_id)
-            identifier = EvaluationId(evaluation.id)
-            evaluations.set_item(identifier, item.position, **columns)
-            evaluations.count_done(identifier, 1)
-            done = evaluations.get(identifier)
-            session.refresh(done)
-            progress = {"questions_done": done.num_done, "questions_total": done.num_questions}
-            run.set_progress(session, progress)
-
-    # ---- asking --------------------------------------------------------------------------
-
-    def _ask_more(self, run: JobRun, evaluation: Evaluation, *, num_free: int) -> bool:
-        """Ask the next few questions; whether any question is still open."""
-        open_items = self._list_open(run, evaluation)
-        waiting = [item for item in open_items if "answer_id" not in item.result]
-        for number, item in enumerate(waiting[:num_free]):
-            try:
-                self._ask(run, evaluation, item)
-            except BudgetHeld:
-                if number == 0 and num_free == self._max_in_flight:
-                    raise
-                break  # by our own questions, it may be: go on when they are answered
-        return bool(open_items)
-
-    def _ask(self, run: JobRun, evaluation: Evaluation, item: EvaluationItem) -> None:
-        """Make the question's answer and remember it, in one transaction: it is asked once."""
-        key_id = run.job.key_id
-        assert key_id is not None  # evaluations are made through the API, which knows the caller's key
-        principal = Principal(run.job.tenant_id, KeyId(key_id), frozenset({Scope.ASK}))
-        with self._database.write() as session:
-            run.confirm(session)
-            answer = register_question(
-                session,
-                principal,
-                CollectionId(evaluation.collection_id),
-                item.question["question"],
-                QuestionParameters.of_json(evaluation.parameters),
-                max_attempts=self._max_attempts,
-                turn=_conversation(session, principal, evaluation, item.question["history"]),
-                background=True,
-                part_of=run.job.id,
-                estimate=self._estimate,
-            )
-            EvaluationRepository(session, run.job.tenant_id).set_item(
-                EvaluationId(evaluation.id),
-                item.position,
-                result={"answer_id": answer.id, "job_id": answer.job_id},
-            )
 
     def _finish(self, run: JobRun, evaluation: Evaluation) -> None:
         with self._database.write() as session:
@@ -180,6 +72,79 @@ class EvaluationPipeline:
             report = summarize(items, num_questions=evaluation.num_questions)
             evaluations.complete(identifier, report=report, at=utc_now())
         log.info("evaluation.finished", evaluation_id=evaluation.id, num_questions=evaluation.num_questions)
+
+
+class _Questions:
+    """An evaluation's questions: asked with their histories, settled by scoring."""
+
+    def __init__(
+        self,
+        database: Database,
+        run: JobRun,
+        evaluation: Evaluation,
+        max_attempts: int,
+        estimate: QuestionEstimate | None,
+    ) -> None:
+        self._database = database
+        self._run = run
+        self._evaluation = evaluation
+        self._id = EvaluationId(evaluation.id)
+        self._max_attempts = max_attempts
+        self._estimate = estimate
+
+    def list_open(self, session: Session, *, limit: int) -> Sequence[EvaluationItem]:
+        return self._evaluations(session).list_open(self._id, limit=limit)
+
+    def answer_id(self, item: EvaluationItem) -> AnswerId | None:
+        return item.result.get("answer_id")
+
+    def ask(self, session: Session, item: EvaluationItem) -> None:
+        principal = asker_of(self._run)
+        answer = register_question(
+            session,
+            principal,
+            CollectionId(self._evaluation.collection_id),
+            item.question["question"],
+            QuestionParameters.of_json(self._evaluation.parameters),
+            max_attempts=self._max_attempts,
+            turn=_conversation(session, principal, self._evaluation, item.question["history"]),
+            part_of=self._run.job.id,
+            estimate=self._estimate,
+        )
+        asked = {"answer_id": answer.id, "job_id": answer.job_id}
+        self._evaluations(session).set_item(self._id, item.position, result=asked)
+
+    def settle(self, item: EvaluationItem, answer: Answer, job: Job) -> Store:
+        return partial(self._store, position=item.position, columns=self._outcome(item, answer, job))
+
+    def _store(self, session: Session, *, position: int, columns: dict[str, Any]) -> None:
+        evaluations = self._evaluations(session)
+        evaluations.set_item(self._id, position, **columns)
+        evaluations.count_done(self._id, 1)
+        done = evaluations.get(self._id)
+        session.refresh(done)
+        progress = {"questions_done": done.num_done, "questions_total": done.num_questions}
+        self._run.set_progress(session, progress)
+
+    def _outcome(self, item: EvaluationItem, answer: Answer, job: Job) -> dict[str, Any]:
+        """The columns of a question that is done."""
+        asked = {"answer_id": answer.id, "job_id": job.id}
+        if job.status != "succeeded":
+            code = job.error_code or "job_cancelled"
+            detail = job.error_detail or f"Answer {answer.id} was {job.status}."
+            return {"result": asked, "error": {"code": code, "detail": detail}}
+        with self._database.read() as session:
+            given = _given_answer(DocumentRepository(session, self._run.job.tenant_id), answer)
+            tokens = self._evaluations(session).stage_tokens(AnswerId(answer.id))
+        score = score_answer(item.question, given)
+        return {
+            "result": asked | _result(answer, given, score, tokens),
+            "metrics": score.metrics | _work(answer),
+            "cost": answer.cost,
+        }
+
+    def _evaluations(self, session: Session) -> EvaluationRepository:
+        return EvaluationRepository(session, self._run.job.tenant_id)
 
 
 def _conversation(

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from accounting.holds import reserve
 from core.clock import utc_now
-from core.errors import Conflict
 from core.ids import AnswerId, CollectionId, EvaluationId, JobId, TenantId
 from evaluation.questions import GoldQuestion
 from evaluation.report import summarize
+from generation.question_sets.runner import cancel_answers
 from generation.questions import QuestionParameters
 from storage.collections import CollectionRepository
 from storage.evaluations import EvaluationRepository
@@ -23,8 +23,6 @@ from storage.models import Evaluation
 from tenancy.principal import Principal
 
 EVALUATE_KIND = "evaluate"
-MAX_IN_FLIGHT = 2
-"""Questions of an evaluation that wait for an answer at once; the other threads serve people."""
 
 
 def register_evaluation(
@@ -78,11 +76,6 @@ def close_evaluation(session: Session, tenant_id: TenantId, job_id: JobId) -> No
         for item in evaluations.list_open(identifier, limit=evaluation.num_questions)
         if "answer_id" in item.result
     ]
-    jobs = JobRepository(session, tenant_id)
-    for _, job in evaluations.answers(asked).values():
-        try:
-            jobs.request_cancel(JobId(job.id))
-        except Conflict:
-            continue  # it has ended by itself
+    cancel_answers(session, tenant_id, asked)
     report = summarize(evaluations.all_items(identifier), num_questions=evaluation.num_questions)
     evaluations.complete(identifier, report=report, at=utc_now())

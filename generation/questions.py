@@ -94,6 +94,19 @@ QuestionEstimate = Callable[[Session, TenantId, CollectionId, str, QuestionParam
 """What a question takes as a rule and at most, before it is asked."""
 
 
+def admit_question(question: str, parameters: QuestionParameters) -> None:
+    """Raises what `register_question` does for a question that can be asked of no collection."""
+    admit_format(parameters.format, parameters.must_include, mode=parameters.mode, sampling=parameters)
+    if not any(character.isalnum() for character in question):
+        raise EmptyInput("The question is empty.", remedy="Ask something in `question`.")
+    if len(question) > MAX_QUESTION_CHARACTERS:
+        raise TooLong(
+            f"The question has {len(question):,} characters; at most {MAX_QUESTION_CHARACTERS:,} fit.",
+            remedy="Upload long text as a document and ask about it.",
+            num_characters=len(question),
+        )
+
+
 def register_question(
     session: Session,
     principal: Principal,
@@ -103,7 +116,6 @@ def register_question(
     *,
     max_attempts: int,
     turn: NextTurn | None = None,
-    background: bool = False,
     part_of: JobId | None = None,
     deadline_seconds: float | None = None,
     estimate: QuestionEstimate | None = None,
@@ -111,8 +123,7 @@ def register_question(
     """A queued answer, in the caller's transaction; `turn` is its place in a conversation.
 
     Args:
-        background: nobody waits for it, so others are answered first.
-        part_of: the job that asks.
+        part_of: the job that asks; nobody else waits for it, so others are answered first.
         deadline_seconds: it fails if it is not answered by then.
         estimate: what it will take, held of the budgets it counts against; None: nothing is held.
 
@@ -123,25 +134,17 @@ def register_question(
         TooLong: it is longer than any window.
         InvalidInput: the answer cannot be held to the form asked for.
     """
-    admit_format(parameters.format, parameters.must_include, mode=parameters.mode, sampling=parameters)
+    admit_question(question, parameters)
     CollectionRepository(session, principal.tenant_id).get(collection_id)
-    if not any(character.isalnum() for character in question):
-        raise EmptyInput("The question is empty.", remedy="Ask something in `question`.")
-    if len(question) > MAX_QUESTION_CHARACTERS:
-        raise TooLong(
-            f"The question has {len(question):,} characters; at most {MAX_QUESTION_CHARACTERS:,} fit.",
-            remedy="Upload long text as a document and ask about it.",
-            num_characters=len(question),
-        )
     job = JobRepository(session, principal.tenant_id).create(
         ANSWER_KIND,
         queue="interactive",
-        payload={},
+        payload={"asked_by": part_of} if part_of else {},
         collection_id=collection_id,
         key_id=principal.key_id,
         max_attempts=max_attempts,
         part_of=part_of,
-        background=background,
+        background=part_of is not None,
         deadline_at=None if deadline_seconds is None else utc_now() + timedelta(seconds=deadline_seconds),
     )
     asked = (session, principal.tenant_id, collection_id, question, parameters)

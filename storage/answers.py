@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select, update
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import InvalidInput, NotFound
 from core.ids import AnswerId, CollectionId, ConversationId, JobId, TenantId, new_id
-from storage.models import Answer
+from storage.models import Answer, Job
 from storage.paging import Page, PageRequest, paginate
 
 ANSWER_KIND = "answer"
@@ -66,6 +67,16 @@ class AnswerRepository:
         if found is None:
             raise NotFound(f"There is no answer {name}.", remedy="List yours with GET /v1/answers.", id=name)
         return found
+
+    def with_jobs(self, answer_ids: Sequence[AnswerId]) -> dict[AnswerId, tuple[Answer, Job]]:
+        """The answers and their jobs as they stand; unknown ids are absent."""
+        rows = self._session.execute(
+            select(Answer, Job)
+            .join(Job, Job.id == Answer.job_id)
+            .where(Answer.tenant_id == self._tenant_id, Answer.id.in_(answer_ids))
+            .execution_options(populate_existing=True)
+        )
+        return {AnswerId(answer.id): (answer, job) for answer, job in rows}
 
     def list_page(self, page: PageRequest, *, collection_id: CollectionId | None = None) -> Page[Answer]:
         query = select(Answer).where(Answer.tenant_id == self._tenant_id)

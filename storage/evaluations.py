@@ -16,7 +16,7 @@ from core.errors import NotFound
 from core.ids import AnswerId, CollectionId, ConversationId, EvaluationId, JobId, TenantId, new_id
 from storage.answers import AnswerRepository
 from storage.conversations import ConversationRepository
-from storage.models import Answer, Collection, Evaluation, EvaluationItem, Job, LedgerEntry
+from storage.models import Collection, Evaluation, EvaluationItem, Job, LedgerEntry
 from storage.paging import Page, PageRequest, paginate
 
 _INSERT_ROWS = 500
@@ -212,16 +212,6 @@ class EvaluationRepository:
             answer.outcome, answer.text, answer.finished_at = "answered", text, now
         conversation.num_turns = len(turns)
         self._session.flush()
-
-    def answers(self, answer_ids: Sequence[AnswerId]) -> dict[AnswerId, tuple[Answer, Job]]:
-        """The answers and their jobs as they stand; unknown ids are absent."""
-        rows = self._session.execute(
-            select(Answer, Job)
-            .join(Job, Job.id == Answer.job_id)
-            .where(Answer.tenant_id == self._tenant_id, Answer.id.in_(answer_ids))
-            .execution_options(populate_existing=True)
-        )
-        return {AnswerId(answer.id): (answer, job) for answer, job in rows}
 
     def stage_tokens(self, answer_id: AnswerId) -> StageTokens:
         """What the ledger has for the answer."""

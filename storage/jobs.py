@@ -20,6 +20,7 @@ from storage.outbox import Outbox
 from storage.paging import Page, PageRequest, paginate
 from storage.queues import Queue, is_paused
 
+_SOON = timedelta(seconds=1)
 WORKER_LOST = "worker_lost"
 """The code of a job that was parked: its workers died as often as it may be started."""
 
@@ -264,7 +265,7 @@ class JobQueue:
                     and_(Job.status == "running", Job.deadline_at <= running_before),
                 ),
             )
-            .with_for_update(skip_locked=True)
+            .with_for_update(key_share=True, skip_locked=True)
         ).all()
         return [ended for job in overdue if (ended := self._expire(job)) is not None]
 
@@ -292,8 +293,13 @@ class JobQueue:
 
     def confirm_lease(self, job_id: JobId, owner: str) -> LeaseState:
         """Inside the transaction that makes a job's effect visible: may it still?"""
+        # `key_share`: a question that ends may name this job in the outbox meanwhile. Without it each
+        # could wait for the other, where this transaction cancels that question.
         job = self._session.scalar(
-            select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
+            select(Job)
+            .where(Job.id == job_id)
+            .with_for_update(key_share=True)
+            .execution_options(populate_existing=True)
         )
         if job is None or job.lease_owner != owner or job.status != "running":
             return "lost"
@@ -335,6 +341,15 @@ class JobQueue:
         """
         return self._requeue(job_id, owner, attempt=Job.attempt - 1, available_at=available_at)
 
+    def wake(self, job_id: JobId) -> None:
+        """Have a postponed job come back now: what it waits for has happened."""
+        job = self._session.get(Job, job_id, populate_existing=True)
+        if job is None or job.status in FINAL_STATUSES:
+            return
+        # One that runs may have looked a moment before, and is about to be postponed.
+        due = utc_now() + _SOON if job.status == "running" else None
+        Outbox(self._session).announce(job, available_at=due)
+
     def retry(self, job_id: JobId, owner: str, *, available_at: datetime) -> LeaseState:
         """Try again later, unless it is not `held`; the attempt stays counted."""
         return self._requeue(job_id, owner, attempt=Job.attempt, available_at=available_at)
@@ -366,7 +381,7 @@ class JobQueue:
         expired = self._session.scalars(
             select(Job)
             .where(Job.status == "running", Job.lease_expires_at < utc_now())
-            .with_for_update(skip_locked=True)
+            .with_for_update(key_share=True, skip_locked=True)
         ).all()
         return [ended for job in expired if (ended := self._take_up(job)) is not None]
 

@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from core.ids import AnswerId, CollectionId, DocumentId, JobId, TenantId
+from core.priority import BACKGROUND
 from storage.models import Answer, Document, Job, UploadedFile
 
 
@@ -77,3 +78,11 @@ def count_open_jobs(session: Session) -> dict[tuple[str, str], int]:
         .group_by(Job.queue, Job.status)
     )
     return {(queue, status): count for queue, status, count in rows}
+
+
+def count_background_answers(session: Session) -> int:
+    """Questions of all tenants that are to be answered when nobody waits, and are not yet."""
+    query = select(func.count()).where(
+        Job.status.in_(("queued", "running")), Job.kind == "answer", Job.priority == BACKGROUND
+    )
+    return session.scalar(query) or 0

@@ -8,9 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.csv_cells import harmless
 from storage.models import ExtractionRow
-
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def table_as_csv(column_names: Sequence[str], rows: Iterable[ExtractionRow]) -> str:
@@ -22,10 +21,10 @@ def table_as_csv(column_names: Sequence[str], rows: Iterable[ExtractionRow]) -> 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     head = [f"{name}{part}" for name in column_names for part in _PARTS]
-    writer.writerow([*map(_harmless, ("document_id", "document", "outcome")), *map(_harmless, head)])
+    writer.writerow([*map(harmless, ("document_id", "document", "outcome")), *map(harmless, head)])
     for row in rows:
         cells = [part for name in column_names for part in _cell(row.cells.get(name) or {})]
-        writer.writerow([row.document_id, _harmless(row.document_name), row.outcome or "", *cells])
+        writer.writerow([row.document_id, harmless(row.document_name), row.outcome or "", *cells])
     return buffer.getvalue()
 
 
@@ -39,14 +38,10 @@ def _cell(cell: dict[str, Any]) -> list[Any]:
         value = json.dumps(value, ensure_ascii=False)
     start, end = cell.get("start"), cell.get("end")
     return [
-        "" if value is None else _harmless(value),
-        _harmless(citation.get("quote") or ""),
+        harmless(value) if isinstance(value, str) else "" if value is None else value,
+        harmless(citation.get("quote") or ""),
         citation.get("first_page") or "",
         citation.get("start", "") if start is None else start,
         citation.get("end", "") if end is None else end,
         cell.get("detail") or "",
     ]
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

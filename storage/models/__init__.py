@@ -2,6 +2,7 @@
 
 from storage.models.answers import Answer, AnswerTrace
 from storage.models.base import Base
+from storage.models.batches import Batch, BatchItem
 from storage.models.budgets import Budget, BudgetHold, BudgetPeriod
 from storage.models.conversations import Conversation
 from storage.models.documents import (
@@ -28,6 +29,8 @@ __all__ = [
     "AnswerTrace",
     "ApiKey",
     "Base",
+    "Batch",
+    "BatchItem",
     "Budget",
     "BudgetHold",
     "BudgetPeriod",

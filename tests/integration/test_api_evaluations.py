@@ -44,7 +44,7 @@ def get(house: House, path: str, tenant: TenantId | None = None) -> Any:
 def work(house: House, job_id: str, *, answered: bool = True) -> None:
     """What workers do: ask, answer, score, until the evaluation has ended."""
     document_id = make_document(house, text=f"四十二。{job_id}")
-    pipeline = EvaluationPipeline(house.services.database, max_attempts=1, slice_seconds=0.0)
+    pipeline = EvaluationPipeline(house.services.database, max_attempts=1)
     for _ in range(10):
         with house.services.database.write() as session:
             job = JobQueue(session).claim_job(JobId(job_id), OWNER, lease=LEASE)

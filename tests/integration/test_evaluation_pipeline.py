@@ -48,7 +48,7 @@ class House:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.pipeline = EvaluationPipeline(database, max_attempts=3, slice_seconds=0.0)
+        self.pipeline = EvaluationPipeline(database, max_attempts=3)
         with database.write() as session:
             sync_price_book(session, load_price_book(), now=utc_now())
             tenant = create_tenant(session, name="north", now=utc_now())
@@ -90,7 +90,7 @@ class House:
         """One slice of the job, given back as the worker gives it back."""
         run = self.claim(evaluation.job_id)
         outcome = self.pipeline.run(run)
-        if outcome == "yielded":
+        if outcome == "postponed":
             with self.database.write() as session:
                 assert JobQueue(session).yield_job(run.job.id, run.owner) == "held"
         return outcome
@@ -165,12 +165,12 @@ def test_questions_of_an_evaluation_come_after_those_that_somebody_waits_for(hou
 
 def test_questions_are_asked_a_few_at_a_time_scored_and_reported(house: House) -> None:
     evaluation = house.register(mode="extractive")
-    assert house.slice(evaluation) == "yielded"
+    assert house.slice(evaluation) == "postponed"
     first, second = house.queued_answers()
     assert (first.question, second.question) == ("刀重多少斤？", "How many moons has Neptune?")
     assert first.parameters["mode"] == "extractive"
     house.answer(first, "重八十二斤 [1]", "重八十二斤")
-    assert house.slice(evaluation) == "yielded"
+    assert house.slice(evaluation) == "postponed"
     row, _, job = house.state(evaluation)
     assert row.num_done == 1
     assert job.progress == {"questions_done": 1, "questions_total": 3}

@@ -1,0 +1,1 @@
+"""A file of questions, asked of a collection as one offline job."""

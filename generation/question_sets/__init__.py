@@ -1,0 +1,1 @@
+"""Many questions in one job: files of them, and asking them a few at a time."""
