@@ -36,6 +36,11 @@ def watching(checkpoint: Checkpoint) -> Iterator[None]:
         _checkpoint.reset(token)
 
 
+def look() -> None:
+    """Raise what the checkpoint of the enclosing `watching` does, if the work is not wanted any more."""
+    _checkpoint.get()()
+
+
 def wait_watchfully(seconds: float) -> None:
     """Sleep so long, and ask several times a second whether the work is still wanted.
 
@@ -43,7 +48,7 @@ def wait_watchfully(seconds: float) -> None:
     """
     until = time.monotonic() + seconds
     while True:
-        _checkpoint.get()()
+        look()
         remaining = until - time.monotonic()
         if remaining <= 0:
             return

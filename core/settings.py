@@ -250,6 +250,17 @@ class WorkerSettings(BaseModel):
     )
 
 
+class RetentionSettings(BaseModel):
+    """How long what has served its purpose is kept. Documents, answers and the ledger always are."""
+
+    job_days: int | None = Field(
+        90, ge=1, description="Ended jobs that nothing else names, such as compactions; empty: for ever."
+    )
+    idempotency_hours: int = Field(
+        168, ge=1, description="An Idempotency-Key repeated later than this makes a new request."
+    )
+
+
 class Settings(BaseSettings):
     """All settings, read once by the process that starts and handed down."""
 
@@ -284,6 +295,7 @@ class Settings(BaseSettings):
     prewarm: PrewarmSettings = PrewarmSettings()  # type: ignore[call-arg]
     worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
     webhooks: WebhookSettings = WebhookSettings()  # type: ignore[call-arg]
+    retention: RetentionSettings = RetentionSettings()  # type: ignore[call-arg]
 
     @property
     def root(self) -> Path:

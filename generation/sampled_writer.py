@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.usage import TokenUsage
 from generation.agreement import agreement_of
-from generation.answer_json import usage_json
+from generation.answer_json import told_usage
 from generation.attempt import Attempt
 from generation.attribution import strip_marks
 from generation.instructions import REFUSALS
@@ -68,7 +68,7 @@ class SampledWriter:
                 if time.monotonic() - told_at >= _TELL_SECONDS:
                     told_at = time.monotonic()
                     # Should this worker die, the next one finds here what was burned.
-                    data = {"text": "", "usage": usage_json(usage), "attempt": attempt.run.job.attempt}
+                    data = {"text": "", **told_usage(usage, attempt.run.job.attempt, info)}
                     self._events.publish(attempt.run.job.id, "delta", data)
 
             samples = draw_samples(

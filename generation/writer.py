@@ -13,7 +13,7 @@ from accounting.stages import Stage
 from core.errors import TooLong
 from core.settings import AskSettings
 from generation.answer_draft import Draft, Statement
-from generation.answer_json import usage_json
+from generation.answer_json import told_usage
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
 from generation.constrained_writer import ConstrainedWriter, LaidOut
@@ -292,12 +292,10 @@ class AnswerWriter:
                     consumption.engine = engine_before.then(delta.timings)
                 if not delta.text:
                     continue
-                after = len(text) - len(delta.text)
                 data = {
                     "text": delta.text,
-                    "after": after,
-                    "usage": usage_json(consumption.usage),
-                    "attempt": job.attempt,
+                    "after": len(text) - len(delta.text),
+                    **told_usage(consumption.usage, job.attempt, self._generator.info()),
                 }
                 self._events.publish(job.id, "delta", data)
         attempt.note_cached(consumption.usage.cached_tokens - before.cached_tokens)

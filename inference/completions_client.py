@@ -34,6 +34,7 @@ from inference.kv_store.kept_text import FIELD as KEPT_FIELD
 from inference.protocols import EngineInfo, GenerationDelta, GenerationRequest
 from inference.server_sent_events import EventDecoder
 from inference.token_logprobs import logprobs_fields
+from inference.watchful_transport import WatchfulTransport
 
 # uvicorn, and so vLLM, closes a connection idle for 5 s; ours must be dropped before it does.
 _KEEPALIVE_SECONDS = 4.0
@@ -105,8 +106,10 @@ class CompletionsClient:
                 **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
             },
             timeout=httpx.Timeout(self._timeouts.silence_seconds, connect=self._timeouts.connect_seconds),
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=32, keepalive_expiry=_KEEPALIVE_SECONDS
+            transport=WatchfulTransport(
+                limits=httpx.Limits(
+                    max_connections=None, max_keepalive_connections=32, keepalive_expiry=_KEEPALIVE_SECONDS
+                )
             ),
             # Only core/settings.py reads the environment; and a proxy must not see localhost.
             trust_env=False,
@@ -259,7 +262,7 @@ class CompletionsClient:
             except _PassingError as passing:
                 if attempt == self._retries.max_attempts:
                     raise passing.error from passing.__cause__
-                time.sleep(self._retries.pause_seconds(attempt))
+                wait_watchfully(self._retries.pause_seconds(attempt))
         raise AssertionError("max_attempts is at least 1")
 
     def _send_once(self, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:

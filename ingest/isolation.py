@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from core.cancellation import look
 from core.errors import UnreadableDocument
 from ingest.frames import (
     END,
@@ -37,6 +38,7 @@ from ingest.frames import (
 from ingest.parsed import ParsedPage
 
 _PIPE_BYTES = 1024 * 1024
+_LOOK_SECONDS = 0.25
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -209,10 +211,12 @@ class _FrameReader:
         return taken
 
     def _wait(self) -> None:
-        started = time.monotonic()
-        left = self._timeout_seconds - self._waited_seconds
-        ready = self._poll.poll(max(0, left) * 1000)
-        self._waited_seconds += time.monotonic() - started
+        until = time.monotonic() + self._timeout_seconds - self._waited_seconds
+        ready = False
+        while not ready and (left := until - time.monotonic()) > 0:
+            ready = bool(self._poll.poll(min(_LOOK_SECONDS, left) * 1000))
+            look()
+        self._waited_seconds = self._timeout_seconds - (until - time.monotonic())
         if not ready:
             raise UnreadableDocument(
                 f"Reading {self._name!r} took longer than {self._timeout_seconds:g} seconds.",

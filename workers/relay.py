@@ -15,15 +15,20 @@ from datetime import datetime, timedelta
 import redis
 import structlog
 from celery import Celery
+from sqlalchemy.orm import Session
 
+from accounting.ledger import Ledger
 from accounting.rollups import find_differences, mend_rollups, roll_up
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_sampling import EngineSampler, sampled_engines
 from bootstrap.schedulable_actions import build_schedule_runner
 from core.clock import utc_now
+from core.errors import LongleafError
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
+from generation.lost_attempts import settle_parked_answer
+from generation.questions import ANSWER_KIND
 from inference.kv_store.block_keys import manifest_name
 from inference.kv_store.block_store import manifest_names, purge
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
@@ -32,9 +37,11 @@ from storage.answer_traces import forget_traces
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.engine_counters import forget_samples
 from storage.jobs import JobQueue
+from storage.models import Job
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.queues import QUEUES
+from storage.retention import forget_idempotency_keys, forget_jobs
 from storage.uploads import UploadedFileRepository
 from tenancy.tenants import list_tenant_ids
 from workers.celery_app import create_celery
@@ -63,6 +70,7 @@ class Relay:
     def __init__(self, services: ApiServices, celery: Celery) -> None:
         self._services = services
         self._settings = services.settings.worker
+        self._ledger = Ledger()
         self._dispatcher = Dispatcher(
             services.database,
             services.events,
@@ -168,12 +176,25 @@ class Relay:
         with self._services.database.write() as session:
             queue = JobQueue(session)
             ended = [*queue.take_up_expired(), *queue.end_overdue(running_before=utc_now() - OVERDUE_GRACE)]
+            for job in ended:
+                self._settle(session, job)
         for job in ended:
             log.warning("job.ended", job_id=job.id, status=job.status, code=job.error_code)
             self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
         self._announce_lost()
         with self._services.database.write() as session:
             Outbox(session).forget_heard()
+
+    def _settle(self, session: Session, job: Job) -> None:
+        """What the last attempt of an answer burned whose worker is gone, and with it who would say."""
+        if job.kind != ANSWER_KIND or not job.attempt:
+            return
+        last = self._services.events.last_event(JobId(job.id), "delta")
+        try:
+            with session.begin_nested():
+                settle_parked_answer(session, self._ledger, job, last)
+        except LongleafError as error:  # without a price, say; the job ends all the same
+            log.warning("job.not_settled", job_id=job.id, code=error.code)
 
     def tidy(self) -> None:
         """Free what deleted documents hold: index entries and pages by a job, files here. Sum the ledger."""
@@ -185,6 +206,7 @@ class Relay:
                 )
             tenants = list_tenant_ids(session)
             forget_samples(session, before=utc_now() - SAMPLES_KEPT)
+            self._forget(session)
             if (days := self._services.settings.ask.trace_days) is not None:
                 forget_traces(session, before=utc_now() - timedelta(days=days))
         for tenant_id in tenants:
@@ -201,6 +223,12 @@ class Relay:
             with database.write() as session:
                 mend_rollups(session, tenant_id, since=late[0])
             log.warning("ledger.late_lines", tenant_id=tenant_id, days=[f"{day:%Y-%m-%d}" for day in late])
+
+    def _forget(self, session: Session) -> None:
+        settings, now = self._services.settings.retention, utc_now()
+        forget_idempotency_keys(session, before=now - timedelta(hours=settings.idempotency_hours))
+        if settings.job_days is not None:
+            forget_jobs(session, before=now - timedelta(days=settings.job_days))
 
     def _remove_unwanted_context(self) -> None:
         """Computed context of documents that are deleted, or no longer static."""
