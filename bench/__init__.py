@@ -30,6 +30,9 @@ BENCHMARKS: dict[str, str] = {
     "schedules": "bench.schedules",
     "ledger": "bench.ledger",
     "summaries": "bench.summaries",
+    "ledger": "bench.ledger",
+    "fairness": "bench.fairness",
+    "priority": "bench.priority",
 }
 
 
