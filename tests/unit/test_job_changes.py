@@ -43,6 +43,7 @@ def job(version: int, status: str) -> Job:
             "started_at": None,
             "finished_at": None,
             "deadline_at": None,
+            "schedule_id": None,
         }
     )
 
