@@ -69,8 +69,8 @@ def test_a_crash_between_pages_is_an_error_about_the_file() -> None:
 def test_silence_ends_with_the_timeout_and_the_child() -> None:
     process = run(SEND_INFO + "time.sleep(60)")
     with (
-        IsolatedDocument(process, "slow.pdf", 0.5) as document,
         pytest.raises(UnreadableDocument, match=r"slow\.pdf.*longer than 0\.5 seconds"),
+        IsolatedDocument(process, "slow.pdf", 0.5) as document,
     ):
         list(document)
     assert process.poll() == -signal.SIGKILL
