@@ -18,6 +18,7 @@ from celery import Celery
 from sqlalchemy.orm import Session
 
 from accounting.ledger import Ledger
+from accounting.rollups import find_differences, mend_rollups, roll_up
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_sampling import EngineSampler, sampled_engines
 from bootstrap.schedulable_actions import build_schedule_runner
@@ -27,12 +28,12 @@ from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
 from generation.lost_attempts import settle_parked_answer
-from generation.questions import ANSWER_KIND
 from inference.kv_store.block_keys import manifest_name
 from inference.kv_store.block_store import manifest_names, purge
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from schedules.scheduler import Scheduler
 from storage.answer_traces import forget_traces
+from storage.answers import ANSWER_KIND
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.engine_counters import forget_samples
 from storage.jobs import JobQueue
@@ -212,6 +213,16 @@ class Relay:
             self._remove_unwanted_blobs(tenant_id, before=utc_now() - BLOB_GRACE)
             self._sum_ledger(tenant_id)
         self._remove_unwanted_context()
+
+    def _sum_ledger(self, tenant_id: TenantId) -> None:
+        database, now = self._services.database, utc_now()
+        roll_up(database, tenant_id, now=now)
+        with database.read() as session:
+            late = find_differences(session, tenant_id, since=now - WATCH_FOR_LATE_LINES)
+        if late:
+            with database.write() as session:
+                mend_rollups(session, tenant_id, since=late[0])
+            log.warning("ledger.late_lines", tenant_id=tenant_id, days=[f"{day:%Y-%m-%d}" for day in late])
 
     def _forget(self, session: Session) -> None:
         settings, now = self._services.settings.retention, utc_now()
