@@ -72,17 +72,18 @@ def execute(
     kind: str = "scripted",
     max_attempts: int = 3,
     queue: Queue = "batch",
-    payload: dict[str, bool] | None = None,
+    background: bool = False,
 ) -> Job:
     """A job's row after one call of the executor."""
     with house.database.write() as session:
         job = JobRepository(session, house.principal.tenant_id).create(
             kind,
             queue=queue,
-            payload=payload or {},
+            payload={},
             collection_id=None,
             key_id=None,
             max_attempts=max_attempts,
+            background=background,
         )
     executor = JobExecutor(house.database, house.events, {"scripted": handler}, WorkerSettings())
     executor.execute(JobId(job.id))
@@ -103,15 +104,15 @@ def cancel(house: House, run: JobRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "payload", "priority"),
+    ("queue", "background", "priority"),
     [
-        ("interactive", {}, INTERACTIVE),
-        ("interactive", {"background": True}, BACKGROUND),
-        ("batch", {}, BACKGROUND),
+        ("interactive", False, INTERACTIVE),
+        ("interactive", True, BACKGROUND),
+        ("batch", False, BACKGROUND),
     ],
 )
 def test_what_nobody_waits_for_works_in_the_background(
-    house: House, queue: Queue, payload: dict[str, bool], priority: int
+    house: House, queue: Queue, background: bool, priority: int
 ) -> None:
     seen: list[int] = []
 
@@ -121,7 +122,7 @@ def test_what_nobody_waits_for_works_in_the_background(
             run.succeed(session)
         return "done"
 
-    execute(house, ScriptedHandler(work), queue=queue, payload=payload)
+    execute(house, ScriptedHandler(work), queue=queue, background=background)
     assert seen == [priority]
     assert current_priority() == INTERACTIVE
 
