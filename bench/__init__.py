@@ -28,7 +28,6 @@ BENCHMARKS: dict[str, str] = {
     "position_reuse": "bench.position_reuse",
     "prefix": "bench.prefix",
     "schedules": "bench.schedules",
-    "ledger": "bench.ledger",
     "summaries": "bench.summaries",
     "ledger": "bench.ledger",
     "fairness": "bench.fairness",
