@@ -8,17 +8,29 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from accounting.billing import BurnReason, burned
+from accounting.ledger import Ledger, generation_lines
+from accounting.price_book import load_price_book
+from accounting.price_sync import sync_price_book
+from accounting.reconciliation import ModelReconciliation, reconcile
 from bench.sampling_checks import CHECKS
 from bench.sampling_constraints import constrained_prompts, share_satisfied
 from bench.sampling_engine import SampledEngine
+from bootstrap.engine_sampling import CountedEngine, EngineSampler
+from bootstrap.probe_accounts import ProbeAccounts
+from core.clock import utc_now
 from core.errors import EngineUnavailable
+from core.ids import TenantId, new_id
 from core.settings import EngineSettings
+from core.usage import TokenUsage
 from generation.instructions import instructions_for
 from generation.prompt import build_prompt
 from generation.samples import Sample, draw_samples, sample_requests
@@ -35,6 +47,10 @@ from inference.prepare import prepare_model
 from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
 from inference.registry import find_model
 from inference.tokenizers import HuggingFaceTokenizer
+from inference.tracked_generator import TrackedEngine
+from storage.database import Database
+from storage.models import LedgerEntry
+from tenancy.tenants import ensure_default_tenant
 
 pytest.importorskip("vllm")
 
@@ -119,6 +135,63 @@ def test_prefix_is_cached_for_the_same_salt_only_and_counted(client: Completions
     assert after.prompt_tokens - before.prompt_tokens == total.prompt_tokens == 900
     assert after.cached_tokens - before.cached_tokens == total.cached_tokens
     assert after.generation_tokens - before.generation_tokens == total.completion_tokens
+
+
+def test_the_ledger_agrees_with_the_engine_s_counters_and_a_call_beside_it_alarms(
+    engine: EngineProcess, database: Database
+) -> None:
+    with database.write() as session:
+        tenant_id = TenantId(ensure_default_tenant(session, now=utc_now()).id)
+        sync_price_book(session, load_price_book(), now=utc_now())
+    ledger, model = Ledger(), "smollm2-135m-instruct"
+    sampler = EngineSampler(database, [CountedEngine(engine.url, model)])
+    client = CompletionsClient(
+        engine.url, model=model, revision="test", on_probed=ProbeAccounts(database, ledger).record
+    )
+    tracked = TrackedEngine(client)
+    tracked.info()
+    with database.read() as session:
+        probed = session.scalars(select(LedgerEntry.reason)).all()
+    assert set(probed) == {"probe"}
+    wait_for_counters(client, lambda now: now.num_running == 0)
+    sampler.sample()
+    since = utc_now()
+
+    def ask(first_id: int, *, num_read: int = 1000) -> TokenUsage:
+        prompt = list(range(first_id, first_id + 200))
+        usage = TokenUsage()
+        with tracked.stream(GenerationRequest(prompt, SamplingParameters(max_tokens=100))) as deltas:
+            for delta in islice(deltas, num_read):
+                usage = delta.usage
+        return usage
+
+    def record(usage: TokenUsage, reason: BurnReason | None) -> None:
+        lines = generation_lines(usage, source=new_id("t"), attempt=1, model=model, model_revision="test")
+        with database.write() as session:
+            ledger.record(session, tenant_id, burned(lines, reason) if reason else lines)
+
+    def found() -> ModelReconciliation:
+        wait_for_counters(client, lambda now: now.num_running == 0)
+        sampler.sample()
+        with database.read() as session:
+            (only,) = reconcile(session, start=since, end=utc_now())
+        return only
+
+    record(ask(6000), None)
+    record(ask(6000), None)
+    broken_off = ask(6000, num_read=3)
+    assert broken_off.cached_tokens == 192  # as the engine will have counted, had it been asked
+    record(broken_off, BurnReason.CANCELLED)
+    agreed = found()
+    assert agreed.counters["prompt"].difference == 0, agreed
+    assert agreed.counters["cached"].difference == 0, agreed
+    assert agreed.counters["generation"].unexplained == 0, agreed
+    assert set(agreed.burned) == {"cancelled"}
+    assert 0 < agreed.engine_seconds < (utc_now() - since).total_seconds()
+    generate(client, list(range(7000, 7050)))  # somebody else's
+    alarmed = found()
+    assert (alarmed.counters["prompt"].unexplained, alarmed.is_alarming) == (-50, True)
+    client.close()
 
 
 def test_leaving_early_aborts_the_request_in_the_engine(client: CompletionsClient) -> None:
