@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 
 from accounting.calendar import SECONDS_PER_DAY, Interval, OffsetPeriod, local_midnights, offset_periods
 from accounting.ledger_columns import recorded_second, select_lines
-from accounting.rollups import SECONDS_PER_HOUR, closed_until, find_grain
+from accounting.rollups import GRAINS, closed_until, find_grain
 from core.ids import TenantId
 from storage.models import LedgerEntry, LedgerRollup, Tenant
 
@@ -131,7 +131,7 @@ def sum_ledger(
 
 @dataclass(frozen=True, slots=True)
 class _Coverage:
-    """Hours to read from rollups, but for some, and what of the lines is to be read besides."""
+    """Hours, or days, to read from rollups, but for some, and what of the lines is to be read besides."""
 
     first: int
     end: int
@@ -154,11 +154,14 @@ class _Sums:
             return []
         periods = offset_periods(self.interval.zone, *bounds) if self.period else []
         names = list(dict.fromkeys((*columns, *self.matching)))
-        grain = find_grain(names) if self.use_rollups else None
+        grain = find_grain(names, by_day=self.period is Period.DAY) if self.use_rollups else None
         members: list[Select[Any]] = []
         whole = (self.interval.start or bounds[0], self.interval.end or bounds[1] + _ONE_INSTANT)
         ranges: Sequence[Range] = [whole]
-        if grain is not None and (coverage := self._cover(whole, bounds[0], periods)) is not None:
+        if (
+            grain is not None
+            and (coverage := self._cover(GRAINS[grain].seconds, whole, bounds[0], periods)) is not None
+        ):
             members.append(self._rolled(grain, names, coverage, periods))
             ranges = coverage.lines
         members += [self._lines(names, some, periods) for some in _chunks(ranges)]
@@ -176,20 +179,22 @@ class _Sums:
         last = self.session.scalar(select(func.max(LedgerEntry.created_at)).where(*within))
         return None if first is None or last is None else (first, last)
 
-    def _cover(self, whole: Range, first: datetime, periods: Sequence[OffsetPeriod]) -> _Coverage | None:
-        """None: no whole hour of the interval is closed."""
+    def _cover(
+        self, seconds: int, whole: Range, first: datetime, periods: Sequence[OffsetPeriod]
+    ) -> _Coverage | None:
+        """By stretches of so many seconds; None: no whole one of the interval is closed."""
         start, end = whole
-        low = _hour(_second(first))
+        low = _floor(_second(first), seconds)
         if self.interval.start is not None:
-            low = max(low, _hour(_second(start, up=True) + SECONDS_PER_HOUR - 1))
+            low = max(low, _floor(_second(start, up=True) + seconds - 1, seconds))
         high = closed_until(self.session, self.tenant_id)
         if self.interval.end is not None:
-            high = min(high, _hour(_second(end)))
+            high = min(high, _floor(_second(end), seconds))
         if low >= high:
             return None
         cuts = local_midnights(periods, low, high, wanted=self.period.begins) if self.period else []
-        without = sorted({_hour(cut) for cut in cuts if cut % SECONDS_PER_HOUR and low < cut < high})
-        lines: list[Range] = [(_moment(hour), _moment(hour + SECONDS_PER_HOUR)) for hour in without]
+        without = sorted({_floor(cut, seconds) for cut in cuts if cut % seconds and low < cut < high})
+        lines: list[Range] = [(_moment(each), _moment(each + seconds)) for each in without]
         if start < _moment(low):
             lines.append((start, _moment(low)))
         if end > _moment(high):
@@ -311,8 +316,8 @@ def _chunks(items: Sequence[Item]) -> list[Sequence[Item]]:
     return [items[i : i + _MAX_RANGES] for i in range(0, len(items), _MAX_RANGES)]
 
 
-def _hour(second: int) -> int:
-    return second - second % SECONDS_PER_HOUR
+def _floor(second: int, seconds: int) -> int:
+    return second - second % seconds
 
 
 def _second(moment: datetime, *, up: bool = False) -> int:

@@ -1,10 +1,11 @@
-"""Sums of the ledger by the hour, so that a report over a million lines need not read them all.
+"""Sums of the ledger by the hour and the day, so that a report over a million lines need not read them all.
 
 The ledger is append-only, so an hour that nobody writes into any more has sums that stay. They are kept
-in a few grains: which columns the lines of one row agree in. A report reads the first grain that has all
-its columns, for all hours that lie in one of its days, and the lines themselves for the rest: hours that
-a local midnight cuts in two (only zones whose clocks are off by a part of an hour have them), the
-interval's ragged ends, and the days that are not closed (`accounting/ledger_sums.py`).
+in a few grains: which columns the lines of one row agree in, and whether it is of an hour or of a day. A
+report reads the first grain that has all its columns, for all hours that lie in one of its days (or days in
+one of its months), and the lines themselves for the rest: hours that a local midnight cuts in two (only
+zones whose clocks are off by a part of an hour have them), the interval's ragged ends, and the days that are
+not closed (`accounting/ledger_sums.py`).
 
 A day of UTC is closed, all of its hours at once, when it has been over for `GRACE`. A line's time is
 taken from the clock inside the transaction that writes it, and such a transaction lasts seconds, so by
@@ -16,6 +17,7 @@ the day's checksum differs and it is summed anew: `mend_rollups` looks at the ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -33,11 +35,23 @@ SECONDS_PER_HOUR = 3600
 
 _WORK = ("stage", "price_stage", "model", "model_revision", "price_per_million")
 _OWNER = ("collection_id", "key_id", "job_kind", "schedule_id")
-GRAINS: Mapping[str, tuple[str, ...]] = {
-    "work": _WORK,
-    "owner": _OWNER,
-    "owner_and_stage": (*_OWNER, "stage", "model"),
-    "effect": (*_OWNER, "source", "job_id", "document_id"),
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Lines that agree in `columns` are one row for each stretch of `seconds`, an hour or a day of UTC."""
+
+    columns: tuple[str, ...]
+    seconds: int = SECONDS_PER_HOUR
+
+
+GRAINS: Mapping[str, Grain] = {
+    "collection": Grain(("collection_id", "stage", "model"), SECONDS_PER_DAY),
+    "key": Grain(("key_id", "job_kind", "schedule_id", "stage", "model"), SECONDS_PER_DAY),
+    "work": Grain(_WORK),
+    "owner": Grain(_OWNER),
+    "owner_and_stage": Grain((*_OWNER, "stage", "model")),
+    "effect": Grain((*_OWNER, "source", "job_id", "document_id")),
 }
 """From few rows to many."""
 
@@ -49,10 +63,21 @@ Checksum = tuple[int, int, Decimal, Decimal | None]
 """Lines, tokens, cost and the engine's cost."""
 
 
-def find_grain(columns: Iterable[str]) -> str | None:
-    """The grain with fewest rows that has the columns; None: only the lines have them all."""
+def find_grain(columns: Iterable[str], *, by_day: bool) -> str | None:
+    """The grain with fewest rows that has the columns; None: only the lines have them all.
+
+    Args:
+        by_day: days are to be told apart, and those of most zones begin inside a day of UTC.
+    """
     wanted = set(columns) - {"tenant_id", *_ALWAYS}
-    return next((name for name, has in GRAINS.items() if wanted <= set(has)), None)
+    return next(
+        (
+            name
+            for name, grain in GRAINS.items()
+            if wanted <= set(grain.columns) and not (by_day and grain.seconds == SECONDS_PER_DAY)
+        ),
+        None,
+    )
 
 
 def closed_until(session: Session, tenant_id: TenantId) -> int:
@@ -129,23 +154,23 @@ def _sum_day(session: Session, tenant_id: TenantId, day: int) -> None:
         )
     )
     second = recorded_second(session)
-    for grain, columns in GRAINS.items():
-        names = [*columns, *_ALWAYS]
+    for name, grain in GRAINS.items():
+        names = [*grain.columns, *_ALWAYS]
         lines = (
             select_lines(
                 [*names, *_SUMS],
-                (second - second % SECONDS_PER_HOUR).label("start"),
+                (second - second % grain.seconds).label("start"),
             )
             .where(*_of_days(tenant_id, day, day + SECONDS_PER_DAY))
             .subquery()
         )
-        keys = [lines.c.start, *(lines.c[name] for name in names)]
+        keys = [lines.c.start, *(lines.c[each] for each in names)]
         sums = select(
             literal(tenant_id),
-            literal(grain),
+            literal(name),
             *keys,
             func.count(),
-            *(func.sum(lines.c[name]) for name in _SUMS),
+            *(func.sum(lines.c[each]) for each in _SUMS),
         ).group_by(*keys)
         session.execute(
             insert(LedgerRollup).from_select(

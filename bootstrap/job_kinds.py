@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from accounting.holds import reserve, settle
+from accounting.stored_reports import COST_REPORT_KIND
 from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
@@ -104,6 +105,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     BATCH_KIND: JobKind(Scope.ASK, close=_close_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
+    COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=_nothing_was_closed),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),
     EXTRACT_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),

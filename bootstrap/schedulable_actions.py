@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from accounting.stored_reports import ReportParameters, register_report
+from core.clock import utc_now
 from core.ids import CollectionId, JobId
 from core.settings import Settings
 from evaluation.questions import GoldQuestion
@@ -59,7 +61,13 @@ def build_actions(*, max_attempts: int) -> Actions:
         )
         return JobId(row.job_id)
 
+    def report(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
+        parameters = ReportParameters.of_json(order)
+        row = register_report(session, principal, parameters, max_attempts=max_attempts, now=utc_now())
+        return JobId(row.job_id)
+
     return {
+        "cost_report": ScheduledAction(Scope.REPORTS, report),
         "extraction": ScheduledAction(Scope.ASK, extraction),
         "evaluation": ScheduledAction(Scope.ASK, evaluation),
         "summary": ScheduledAction(Scope.ASK, summary),

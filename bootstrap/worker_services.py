@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accounting.ledger import Ledger
+from accounting.stored_reports import COST_REPORT_KIND, StoredReportPipeline
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.delivery_services import build_webhook_pipeline
@@ -62,6 +63,7 @@ Handlers = Mapping[
     | ExtractionPipeline
     | AttentionPipeline
     | PrewarmPipeline
+    | StoredReportPipeline
     | WebhookPipeline
     | SummaryPipeline,
 ]
@@ -159,6 +161,7 @@ def build_worker_services(settings: Settings) -> WorkerServices:
             INGEST_KIND: ingest,
             ANSWER_KIND: answers,
             COMPACT_KIND: compaction,
+            COST_REPORT_KIND: StoredReportPipeline(shared.database),
             ATTENTION_KIND: AttentionPipeline(
                 shared.database,
                 TransformersAttentionReader(

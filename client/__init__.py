@@ -36,6 +36,7 @@ from client.records import (
     ScheduleRun,
     Slot,
     Statement,
+    StoredReport,
     Summary,
     Webhook,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "Slot",
     "Started",
     "Statement",
+    "StoredReport",
     "Summary",
     "UnreachableError",
     "UploadedBatch",

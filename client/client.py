@@ -41,6 +41,7 @@ from client.records import (
     Schedule,
     ScheduleRun,
     Slot,
+    StoredReport,
     Summary,
     Webhook,
 )
@@ -49,6 +50,7 @@ from client.uploads import OnBytes, UploadedBatch, open_parts, plan_batches
 from client.webhooks import verify_webhook
 
 _POLL_SECONDS = 0.3
+_STORED_REPORTS = "/v1/reports/costs/stored"
 _FIRST_POLL_SECONDS = 0.02  # many jobs end at once, as an upload of known files does
 _SERVER_WAIT_SECONDS = 60.0
 _UPLOAD_TIMEOUT_SECONDS = 600.0
@@ -726,6 +728,27 @@ class LongleafClient:
         """The invoice as `csv` or as an `html` page."""
         params = _given({"month": month, "format": format, "time_zone": time_zone, "language": language})
         return self._send("GET", "/v1/reports/invoice", params=params).text
+
+    def create_cost_report(self, interval: str, **options: Any) -> StoredReport:
+        """Have a report over `last_month`, `last_week`, `last_day` or `month_to_date` made and kept.
+
+        Args:
+            options: the API's own: `group_by`, `time_zone`, `language`.
+        """
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        body = {"interval": interval, **options}
+        return cast(StoredReport, self._json("POST", _STORED_REPORTS, json=body, headers=headers))
+
+    def list_stored_reports(self) -> Iterator[StoredReport]:
+        """Reports that are kept, newest first, without their content."""
+        yield from cast(Iterator[StoredReport], self._items(_STORED_REPORTS))
+
+    def get_stored_report(self, report_id: str) -> StoredReport:
+        return cast(StoredReport, self._json("GET", f"{_STORED_REPORTS}/{report_id}"))
+
+    def get_stored_report_text(self, report_id: str, *, format: Literal["csv", "html"]) -> str:
+        """The report as it was made."""
+        return self._send("GET", f"{_STORED_REPORTS}/{report_id}", params={"format": format}).text
 
     def get_prices(self, *, at: str | None = None) -> dict[str, Any]:
         """List prices and the tenant's own; `at`: only what applies then."""

@@ -422,6 +422,21 @@ class Slot(TypedDict):
     local: str
 
 
+class StoredReport(TypedDict):
+    """A cost report that is kept; `content` (`costs`, `top`, `savings`) once it is made, and not in lists."""
+
+    id: str
+    job_id: str
+    status: JobStatus
+    parameters: dict[str, Any]
+    start: str
+    end: str
+    error: Failure | None
+    created_at: str
+    finished_at: str | None
+    content: NotRequired[dict[str, Any] | None]
+
+
 class Webhook(TypedDict):
     """`disabled_reason` says why Longleaf disabled it, if it did. `secret` is in new ones alone."""
 

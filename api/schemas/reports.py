@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
-from api.schemas.base import View
+from accounting.calendar import load_zone
+from accounting.report_intervals import IntervalName
+from accounting.reports import Dimension
+from accounting.stored_reports import ReportParameters
+from api.schemas.base import Body, Failure, View, failure
+from api.schemas.jobs import JobStatus
+from core.html.page import ReportLanguage
+from storage import models
 
 
 class Amounts(View):
@@ -92,3 +100,77 @@ class UsageSummary(_Interval):
     cached_share: float | None = Field(description="`cached_tokens / prompt_tokens`; null without prompts.")
     stages: dict[str, Amounts] = Field(description="By stage: `embed`, `prefill_cached`, `decode`, …")
     total: Amounts = Field(description="The exact sum of the stages.")
+
+
+def _known_zone(name: str) -> str:
+    return load_zone(name).key
+
+
+class NewCostReport(Body):
+    """A report to be made and kept, over an interval that is named."""
+
+    interval: IntervalName = Field(
+        description="The day, week from Monday or month that was over last, or the month until now."
+    )
+    group_by: list[Dimension] = Field(
+        default=[Dimension.DAY, Dimension.STAGE], max_length=10, description="Dimensions, as in any report."
+    )
+    time_zone: Annotated[str, AfterValidator(_known_zone)] = Field(
+        "UTC", max_length=100, description="IANA name; whose days, weeks and months they are."
+    )
+    language: ReportLanguage = Field("en", description="Of the page's own words.")
+
+    def parameters(self) -> ReportParameters:
+        group_by = [dimension.value for dimension in self.group_by]
+        return ReportParameters(self.interval, group_by, self.time_zone, self.language)
+
+    def order(self) -> dict[str, Any]:
+        """As a schedule keeps it."""
+        return self.parameters().as_json()
+
+
+class StoredReport(View):
+    """A report that is kept as it was made; `status` is its job's."""
+
+    id: str = Field(description="`rep_…`")
+    job_id: str = Field(description="The job that makes it.")
+    status: JobStatus = Field(description="`succeeded`: it can be read.")
+    parameters: dict[str, Any] = Field(description="As it was asked for.")
+    start: datetime = Field(description="First instant that counts.")
+    end: datetime = Field(description="First instant that no longer counts.")
+    error: Failure | None = Field(description="Why it failed; null otherwise.")
+    created_at: datetime = Field(description="When it was asked for.")
+    finished_at: datetime | None = Field(description="When it ended.")
+
+    @classmethod
+    def of(cls, row: models.StoredReport, job: models.Job) -> StoredReport:
+        return cls(**_described(row, job))
+
+
+class StoredReportContent(View):
+    costs: CostReport = Field(description="As `GET /v1/reports/costs` had it.")
+    top: TopCosts = Field(description="As `GET /v1/reports/costs/top` had it.")
+    savings: Savings = Field(description="As `GET /v1/reports/savings` had it.")
+
+
+class FullStoredReport(StoredReport):
+    content: StoredReportContent | None = Field(description="Null until it is made.")
+
+    @classmethod
+    def of(cls, row: models.StoredReport, job: models.Job) -> FullStoredReport:
+        content = None if row.content is None else StoredReportContent.model_validate(row.content)
+        return cls(**_described(row, job), content=content)
+
+
+def _described(row: models.StoredReport, job: models.Job) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "job_id": row.job_id,
+        "status": job.status,
+        "parameters": row.parameters,
+        "start": row.start_at,
+        "end": row.end_at,
+        "error": failure(job.error_code, job.error_detail),
+        "created_at": row.created_at,
+        "finished_at": row.finished_at or job.finished_at,
+    }

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from api.schemas.evaluations import NewEvaluation
 from api.schemas.extractions import NewExtraction
+from api.schemas.reports import NewCostReport
 from api.schemas.summaries import NewSummary
 from core.errors import InvalidInput
 
@@ -26,6 +27,7 @@ class Schedulable(Protocol):
 
 
 BODIES: Mapping[str, type[Schedulable]] = {
+    "cost_report": NewCostReport,
     "extraction": NewExtraction,
     "evaluation": NewEvaluation,
     "summary": NewSummary,

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cli.options import JsonOption, KeyOption, UrlOption, connect
-from cli.output import format_money, out, print_json, print_table, say
+from cli.output import format_moment, format_money, out, print_json, print_table, say
+from client import StoredReport
 
 _DIMENSIONS = "day, week, month, stage, model, collection, document, key, job, job_kind, schedule."
 _BAR_CELLS = 24
@@ -153,9 +154,63 @@ def invoice(
     say(f"{found['number']}: {found['total']} {currency}{state}")
 
 
+def stored(
+    context: typer.Context,
+    report_id: Annotated[str | None, typer.Argument(metavar="[REPORT]", help="Left out: list them.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it there as a page.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+) -> None:
+    """Reports that schedules have made and kept."""
+    if report_id is None and (as_csv or html is not None):
+        raise typer.BadParameter("Name the report.")
+    with connect(context, url=url, key=key) as client:
+        if report_id is None:
+            _print_stored(list(client.list_stored_reports()), as_json=as_json)
+            return
+        if as_csv:
+            out().file.write(client.get_stored_report_text(report_id, format="csv"))
+            return
+        if html is not None:
+            html.write_text(client.get_stored_report_text(report_id, format="html"), encoding="utf-8")
+            say(f"Written to {html}.")
+            return
+        found = client.get_stored_report(report_id)
+    content = found.get("content")
+    if as_json:
+        print_json(found)
+    elif content is None:
+        say(f"{report_id}: {found['status']}.")
+    else:
+        print_costs(content["costs"])
+
+
+def _print_stored(reports: list[StoredReport], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"items": reports})
+        return
+    rows = [
+        (
+            report["id"],
+            report["parameters"]["interval"],
+            ",".join(report["parameters"]["group_by"]),
+            format_moment(report["start"]),
+            format_moment(report["end"]),
+            report["status"],
+        )
+        for report in reports
+    ]
+    print_table(("id", "interval", "by", "from", "to", "status"), rows)
+
+
 def print_costs(report: dict[str, Any]) -> None:
     """A cost report as a table with a bar for each row, and its total."""
     dimensions, currency = report["group_by"], report["currency"]
+    is_rated = report["total"].get("engine_cost") is not None
     greatest = max((Decimal(row["cost"]) for row in report["rows"]), default=Decimal(0))
     rows = [
         (
@@ -163,14 +218,26 @@ def print_costs(report: dict[str, Any]) -> None:
             f"{row['num_tokens']:,}",
             format_money(row["cost"], currency),
             f"{row['burned_tokens']:,}",
+            *(_rated(row, currency) if is_rated else ()),
             _bar(row["cost"], greatest),
         )
         for row in report["rows"]
     ]
-    columns = (*dimensions, "tokens", "cost", "burned", "")
-    print_table(columns, rows, right=("tokens", "cost", "burned"))
+    figures = ("tokens", "cost", "burned", *(("machine", "margin") if is_rated else ()))
+    print_table((*dimensions, *figures, ""), rows, right=figures)
     total = report["total"]
-    say(f"In all {total['num_tokens']:,} tokens, {format_money(total['cost'], currency)}.")
+    said = f"In all {total['num_tokens']:,} tokens, {format_money(total['cost'], currency)}"
+    if is_rated:
+        machine, margin = _rated(total, currency)
+        said += f"; the machine cost {machine}, which leaves {margin}"
+    say(f"{said}.")
+
+
+def _rated(amounts: dict[str, Any], currency: str) -> tuple[str, str]:
+    """What the machine cost, and the margin; of lines whose model has no hourly rate, neither is known."""
+    if amounts.get("engine_cost") is None:
+        return "–", "–"
+    return format_money(amounts["engine_cost"], currency), format_money(amounts["margin"], currency)
 
 
 def _bar(cost: str, greatest: Decimal) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.costs import costs, invoice, savings, top
+from cli.commands.costs import costs, invoice, savings, stored, top
 from cli.options import JsonOption, KeyOption, UrlOption, connect
 from cli.output import format_moment, format_money, print_json, print_table, say
 
@@ -19,6 +19,7 @@ app.callback()(costs)
 app.command("top")(top)
 app.command("savings")(savings)
 app.command("invoice")(invoice)
+app.command("stored")(stored)
 
 
 @app.command("entries")

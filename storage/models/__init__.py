@@ -19,6 +19,7 @@ from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, QueuePause, UploadedFile
 from storage.models.ledger import EngineSample, LedgerEntry, Price
 from storage.models.ledger_rollups import LedgerRollup
+from storage.models.reports import StoredReport
 from storage.models.schedules import Schedule, ScheduleRun
 from storage.models.summaries import Summary, SummaryDocument, SummaryNode
 from storage.models.tenants import ApiKey, IdempotencyKey, Tenant
@@ -56,6 +57,7 @@ __all__ = [
     "QueuePause",
     "Schedule",
     "ScheduleRun",
+    "StoredReport",
     "Summary",
     "SummaryDocument",
     "SummaryNode",

@@ -89,6 +89,9 @@ SCOPES = {
     "get_top_costs": {"reports"},
     "get_savings": {"reports"},
     "get_invoice": {"reports"},
+    "create_stored_report": {"reports"},
+    "list_stored_reports": {"reports"},
+    "get_stored_report": {"reports"},
     "get_prices": {"reports"},
     "announce_price": set(),
     "withdraw_price": set(),
@@ -143,6 +146,8 @@ NAMING_NO_OBJECT = {
     "get_top_costs",
     "get_savings",
     "get_invoice",
+    "create_stored_report",
+    "list_stored_reports",
     "get_prices",
     "announce_price",
     "list_ledger_entries",
@@ -274,6 +279,7 @@ def norths(house: House) -> dict[str, str]:
             house, "/v1/extractions", BODIES["create_extraction"] | {"collection_id": read}
         ),
         "summary_id": post(house, "/v1/summaries", {"collection_id": read}),
+        "report_id": post(house, "/v1/reports/costs/stored", {"interval": "last_month"}),
         "budget_id": post(
             house,
             "/v1/budgets",

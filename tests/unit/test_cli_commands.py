@@ -430,6 +430,84 @@ def test_costs_come_as_table_and_as_json(cli: Cli) -> None:
     assert json.loads(cli("costs", "--by", "stage", "--json").stdout) == COSTS
 
 
+def test_costs_show_what_the_machine_cost_where_it_has_an_hourly_rate(cli: Cli) -> None:
+    assert "machine" not in cli_costs(cli, COSTS)
+    rated = {"engine_cost": "0.5", "margin": "-0.4976"}
+    row, other = COSTS["rows"][0], COSTS["rows"][0] | {"stage": "embed"}
+    shown = cli_costs(cli, COSTS | {"rows": [row | rated, other], "total": COSTS["total"] | rated})
+    assert "machine" in shown
+    assert "-0.4976 USD" in shown
+    assert "–" in shown
+    assert "the machine cost 0.5 USD, which leaves -0.4976 USD" in shown
+
+
+def cli_costs(cli: Cli, report: dict[str, Any]) -> str:
+    cli.routes["GET", "/v1/reports/costs"] = report
+    return cli("costs", "--by", "stage").stdout
+
+
+def test_what_cost_most_stands_with_its_name(cli: Cli) -> None:
+    thing = {"id": "doc_1", "text": "合同.pdf", "cost": "0.25"}
+    found = {"currency": "USD", "documents": [thing], "questions": []}
+    cli.routes["GET", "/v1/reports/costs/top"] = found
+    shown = cli("costs", "top").stdout
+    assert "合同.pdf" in shown
+    assert "0.25 USD" in shown
+    assert json.loads(cli("costs", "top", "--json").stdout) == found
+
+
+def test_savings_are_told_in_a_sentence_each(cli: Cli) -> None:
+    found = {
+        "currency": "USD",
+        "cached_tokens": 120_000,
+        "uncached_cost": "0.8",
+        "cost": "0.1",
+        "saved": "0.7",
+    }
+    cli.routes["GET", "/v1/reports/savings"] = found
+    shown = " ".join(cli("costs", "savings").stdout.split())
+    assert "120,000 tokens" in shown
+    assert "0.7 USD saved" in shown
+
+
+def test_an_invoice_is_told_line_by_line_and_says_that_its_month_is_not_over(cli: Cli) -> None:
+    line = {
+        "model": "m",
+        "stage": "decode",
+        "is_correction": True,
+        "num_tokens": -400,
+        "price_per_million": "0.8",
+        "amount": "-0.00032",
+    }
+    found = {
+        "number": "2026-11-abc",
+        "currency": "USD",
+        "lines": [line],
+        "subtotal": "-0.00032",
+        "rounding": "0.00032",
+        "total": "0.00",
+        "is_final": False,
+    }
+    cli.routes["GET", "/v1/reports/invoice"] = found
+    shown = cli("costs", "invoice", "2026-11").stdout
+    assert "decode, correction" in shown
+    assert "2026-11-abc: 0.00 USD (the month is not over)" in shown
+
+
+def test_stored_reports_are_listed_and_shown(cli: Cli) -> None:
+    report = {
+        "id": "rep_1",
+        "status": "succeeded",
+        "parameters": {"interval": "last_month", "group_by": ["stage"]},
+        "start": "2026-11-01T00:00:00Z",
+        "end": "2026-12-01T00:00:00Z",
+    }
+    cli.routes["GET", "/v1/reports/costs/stored"] = {"items": [report], "next_cursor": None}
+    cli.routes["GET", "/v1/reports/costs/stored/rep_1"] = report | {"content": {"costs": COSTS}}
+    assert "last_month" in cli("costs", "stored").stdout
+    assert "120,000" in cli("costs", "stored", "rep_1").stdout
+
+
 def test_a_ledger_that_differs_from_the_engines_ends_the_command_with_a_status_of_its_own(cli: Cli) -> None:
     zero = {"prompt": 0, "cached": 0, "generation": 0}
     differs = {"engine": 1000, "ledger": 990, "difference": -10, "unexplained": -10, "share": 0.01}
