@@ -19,7 +19,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "burned": ("Burned by failed attempts, not billed", "失败尝试消耗，不计费"),
     "engine_cost": ("Cost of the machine", "机器成本"),
     "margin": ("Margin", "毛利"),
-    "saved": ("Saved by the prefix cache", "前缀缓存节省"),
+    "saved": ("Saved by computing nothing twice", "避免重复计算节省"),
     "cost": ("Cost", "费用"),
     "total": ("Total", "合计"),
     "documents": ("Documents that cost most", "费用最高的文档"),

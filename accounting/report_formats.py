@@ -63,13 +63,15 @@ def top_costs_as_json(tops: TopCosts) -> dict[str, Any]:
 
 
 def savings_as_json(savings: Savings) -> dict[str, Any]:
-    """What prefix caching saved, ready for `json.dumps`."""
+    """What was spared, ready for `json.dumps`."""
     return {
         **_interval(savings.interval),
         "currency": savings.currency,
         "cached_tokens": savings.cached_tokens,
         "uncached_cost": format_amount(savings.uncached_cost),
         "cost": format_amount(savings.cost),
+        "reused_tokens": savings.reused_tokens,
+        "reused_cost": format_amount(savings.reused_cost),
         "saved": format_amount(savings.saved),
     }
 

@@ -1,4 +1,4 @@
-"""What prefix caching saved a tenant: what the engine had computed before, at the price of computing it."""
+"""What a tenant was spared: prompts that the engine, and passages that the embedder, had computed before."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from accounting.stages import Stage
 from core.clock import utc_now
 from core.ids import TenantId
 from storage.models import Price
+from storage.uploads import reused_tokens
 
 _KEYS = ("price_stage", "model", "model_revision")
 _ONE_INSTANT = timedelta(microseconds=1)
@@ -28,20 +29,23 @@ _ONE_INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """`uncached_cost` is what the cached tokens would have cost, `cost` what was billed for them."""
+    """`uncached_cost` is what the cached tokens would have cost, `cost` what was billed for them;
+    `reused_cost` is what embedding the reused tokens would have cost, for which nothing was."""
 
     interval: Interval
     currency: str
     cached_tokens: int
     uncached_cost: Decimal
     cost: Decimal
+    reused_tokens: int = 0
+    reused_cost: Decimal = Decimal(0)
 
     @property
     def saved(self) -> Decimal:
-        return self.uncached_cost - self.cost
+        return self.uncached_cost - self.cost + self.reused_cost
 
 
-def prefix_cache_savings(
+def find_savings(
     session: Session,
     tenant_id: TenantId,
     *,
@@ -49,7 +53,8 @@ def prefix_cache_savings(
     end: date | datetime | None = None,
     time_zone: str = "UTC",
 ) -> Savings:
-    """Over billed tokens; each at the uncached price of its model that was in force when it was used.
+    """Cached tokens that were billed, each at the uncached price of its model that was in force when it was
+    used; and tokens of passages that the tenant had vectors of, at the price of embedding them at the upload.
 
     Raises:
         InvalidInput, Conflict: as `cost_report` does.
@@ -57,16 +62,13 @@ def prefix_cache_savings(
     interval = parse_interval(start, end, time_zone)
     tokens, uncached, cost = 0, Decimal(0), Decimal(0)
     sums: list[LedgerSum] = []
-    for piece in _between_price_changes(session, tenant_id, interval):
+    for piece in _between_price_changes(session, tenant_id, interval, Stage.PREFILL_UNCACHED):
         found = sum_ledger(
             session, tenant_id, piece, columns=_KEYS, matching={"price_stage": Stage.PREFILL_CACHED.value}
         )
         if not found:
             continue
-        moment = (
-            piece.end - _ONE_INSTANT if piece.end is not None else max(piece.start or utc_now(), utc_now())
-        )
-        prices = prices_in_force(session, tenant_id, moment)
+        prices = prices_in_force(session, tenant_id, _moment_of(piece))
         for each in found:
             price = prices.get(
                 each.columns["model"], Stage.PREFILL_UNCACHED, revision=each.columns["model_revision"]
@@ -75,13 +77,36 @@ def prefix_cache_savings(
             uncached += cost_of(each.amounts.num_tokens, price.price_per_million)
             cost += each.amounts.cost
         sums += found
-    return Savings(interval, one_currency(sums) or find_currency(session), tokens, uncached, cost)
+    reused, reused_cost = _reused(session, tenant_id, interval)
+    currency = one_currency(sums) or find_currency(session)
+    return Savings(interval, currency, tokens, uncached, cost, reused, reused_cost)
 
 
-def _between_price_changes(session: Session, tenant_id: TenantId, interval: Interval) -> Iterable[Interval]:
+def _reused(session: Session, tenant_id: TenantId, interval: Interval) -> tuple[int, Decimal]:
+    tokens, cost = 0, Decimal(0)
+    for piece in _between_price_changes(session, tenant_id, interval, Stage.EMBED):
+        found = reused_tokens(session, tenant_id, start=piece.start, end=piece.end)
+        if not found:
+            continue
+        prices = prices_in_force(session, tenant_id, _moment_of(piece))
+        for (model, revision), num_tokens in found.items():
+            tokens += num_tokens
+            price = prices.get(model, Stage.EMBED, revision=revision)
+            cost += cost_of(num_tokens, price.price_per_million)
+    return tokens, cost
+
+
+def _moment_of(piece: Interval) -> datetime:
+    """One at which its prices are in force."""
+    return piece.end - _ONE_INSTANT if piece.end is not None else max(piece.start or utc_now(), utc_now())
+
+
+def _between_price_changes(
+    session: Session, tenant_id: TenantId, interval: Interval, stage: Stage
+) -> Iterable[Interval]:
     changes = session.scalars(
         select(Price.effective_from)
-        .where(Price.tenant_id.in_([LIST_PRICE, tenant_id]), Price.stage == Stage.PREFILL_UNCACHED.value)
+        .where(Price.tenant_id.in_([LIST_PRICE, tenant_id]), Price.stage == stage.value)
         .distinct()
         .order_by(Price.effective_from)
     )

@@ -18,7 +18,7 @@ from accounting.report_formats import (
 )
 from accounting.report_intervals import IntervalName, named_interval
 from accounting.reports import cost_report, parse_dimensions
-from accounting.savings import prefix_cache_savings
+from accounting.savings import find_savings
 from accounting.top_costs import top_costs
 from core.clock import utc_now
 from core.html.page import ReportLanguage
@@ -114,7 +114,7 @@ def _make(session: Session, tenant_id: TenantId, report: StoredReport) -> _Made:
         session, tenant_id, group_by=parameters.group_by, start=start, end=end, time_zone=zone
     )
     tops = top_costs(session, tenant_id, start=start, end=end, time_zone=zone)
-    savings = prefix_cache_savings(session, tenant_id, start=start, end=end, time_zone=zone)
+    savings = find_savings(session, tenant_id, start=start, end=end, time_zone=zone)
     return {
         "content": {
             "costs": cost_report_as_json(costs),

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import CTE, ColumnElement, Insert, String, case, cast, func, insert, literal, select, text
 from sqlalchemy.orm import Session
 
 from accounting.invoices import make_invoice
@@ -31,6 +30,7 @@ from storage.answers import ANSWER_KIND
 from storage.database import Database
 from storage.migrate import upgrade
 from storage.models import Job, LedgerEntry, LedgerRollup, Tenant
+from storage.types import MONEY_SCALE, Money
 
 TENANT = TenantId("ten_bench")
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +38,6 @@ AFTERWARDS = FIRST + timedelta(days=400)
 _STAGES = ("embed", "extract", "rerank", "prefill_uncached", "prefill_cached", "decode")
 _SECONDS = 365 * 86_400
 _PRICE = Decimal("0.8")
-_CHUNK = 10_000
 _NUM_REPEATS = 3
 
 Report = Callable[[Session, bool], Any]
@@ -107,6 +106,7 @@ REPORTS: Mapping[str, Report] = {
     "by collection": _costs("collection"),
     "by key and kind of job": _costs("key,job_kind"),
     "by collection and stage": _costs("collection,stage"),
+    "by key and stage": _costs("key,stage"),
     "by week in Asia/Shanghai": _costs("week", "Asia/Shanghai"),
     "by week and collection in Asia/Shanghai": _costs("week,collection", "Asia/Shanghai"),
     "by day and model in Asia/Kolkata": _costs("day,model", "Asia/Kolkata"),
@@ -151,54 +151,71 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def _fill(database: Database, num_entries: int) -> None:
-    """Questions of a line a stage, each a job of its own."""
+    """Questions of a line a stage, each a job of its own; made by the database, which takes seconds."""
     num_questions = -(-num_entries // len(_STAGES))
     with database.write() as session:
         session.add(Tenant(id=TENANT, name="bench"))
         session.flush()
-        _insert(session, Job, map(_job, range(num_questions)))
-        _insert(session, LedgerEntry, (_entry(i, num_entries) for i in range(num_entries)))
+        session.execute(_jobs(num_questions))
+        session.execute(_entries(num_entries, is_sqlite=database.is_sqlite))
 
 
-def _insert(session: Session, model: type[Job] | type[LedgerEntry], rows: Iterator[dict[str, Any]]) -> None:
-    while chunk := list(islice(rows, _CHUNK)):
-        session.execute(insert(model.__table__), chunk)  # type: ignore[arg-type]
+def _numbers(num: int) -> CTE:
+    """0, 1, … as the column `n`."""
+    first = select(literal(0).label("n")).cte("numbers", recursive=True)
+    return first.union_all(select(first.c.n + 1).where(first.c.n < num - 1))
 
 
-def _job(number: int) -> dict[str, Any]:
-    return {
-        "id": f"job_{number}",
-        "tenant_id": TENANT,
-        "kind": ANSWER_KIND if number % 5 else "summary",
-        "queue": "interactive",
-        "status": "succeeded",
-        "max_attempts": 3,
+def _jobs(num: int) -> Insert:
+    n = _numbers(num).c.n
+    values: dict[str, Any] = {
+        "id": _name("job", n),
+        "tenant_id": literal(TENANT),
+        "kind": case((n % 5 > 0, ANSWER_KIND), else_="summary"),
+        "queue": literal("interactive"),
+        "status": literal("succeeded"),
+        "max_attempts": literal(3),
     }
+    return _insert(Job, values)
 
 
-def _entry(number: int, num_entries: int) -> dict[str, Any]:
-    question, position = divmod(number, len(_STAGES))
-    num_tokens = 1 + number * 7919 % 4001
-    return {
-        "id": f"led_{number}",
-        "tenant_id": TENANT,
-        "key_id": f"key_{question * 7 % 13}",
-        "job_id": f"job_{question}",
-        "collection_id": f"col_{question * 11 % 40}",
-        "document_id": None if position else f"doc_{question % 2000}",
-        "source": f"ans_{question}",
-        "attempt": 1,
-        "stage": _STAGES[position],
-        "price_stage": _STAGES[position],
-        "model": "small" if position < 3 else "large",
-        "model_revision": "r1",
+def _entries(num: int, *, is_sqlite: bool) -> Insert:
+    n = _numbers(num).c.n
+    question, position = n // len(_STAGES), n % len(_STAGES)
+    num_tokens = 1 + n % 9973 * 7919 % 4001
+    stage = case(*((position == i, name) for i, name in enumerate(_STAGES)))
+    second = int(FIRST.timestamp()) + n // len(_STAGES) * (_SECONDS // -(-num // len(_STAGES)))
+    values: dict[str, Any] = {
+        "id": _name("led", n),
+        "tenant_id": literal(TENANT),
+        "key_id": _name("key", question % 13),
+        "job_id": _name("job", question),
+        "collection_id": _name("col", question * 11 % 40),
+        "document_id": case((position == 0, _name("doc", question % 2000))),
+        "source": _name("ans", question),
+        "attempt": literal(1),
+        "stage": stage,
+        "price_stage": stage,
+        "model": case((position < 3, "small"), else_="large"),
+        "model_revision": literal("r1"),
         "num_tokens": num_tokens,
-        "price_per_million": _PRICE,
-        "cost": cost_of(num_tokens, _PRICE),
-        "currency": "USD",
-        "billed": number % 50 > 0,
-        "created_at": FIRST + timedelta(seconds=_SECONDS * question * len(_STAGES) / num_entries),
+        "price_per_million": literal(_PRICE, Money),
+        "cost": num_tokens * int(cost_of(1, _PRICE) * 10**MONEY_SCALE),
+        "currency": literal("USD"),
+        "billed": n % 50 > 0,
+        "created_at": func.strftime("%Y-%m-%d %H:%M:%S.000000", second, "unixepoch")
+        if is_sqlite
+        else func.to_timestamp(second),
     }
+    return _insert(LedgerEntry, values)
+
+
+def _insert(model: type[Job] | type[LedgerEntry], values: Mapping[str, Any]) -> Insert:
+    return insert(model).from_select(list(values), select(*values.values()))
+
+
+def _name(prefix: str, number: ColumnElement[int]) -> ColumnElement[str]:
+    return literal(f"{prefix}_") + cast(number, String)
 
 
 def _analyze(database: Database) -> None:

@@ -713,7 +713,7 @@ class LongleafClient:
     def get_savings(
         self, *, start: str | None = None, end: str | None = None, time_zone: str | None = None
     ) -> dict[str, Any]:
-        """What the prefix cache saved."""
+        """What the prefix cache, and not embedding anything twice, saved."""
         params = _given({"start": start, "end": end, "time_zone": time_zone})
         return self._json("GET", "/v1/reports/savings", params=params)
 

@@ -34,6 +34,7 @@ class ChunkEmbedder:
         texts: Sequence[str],
         *,
         on_progress: Callable[[int], None],
+        on_reused: Callable[[int], None] = lambda _num_tokens: None,
     ) -> NDArray[np.float32]:
         """Vectors in the order of `texts`, (num_texts, dimension).
 
@@ -43,6 +44,7 @@ class ChunkEmbedder:
 
         Args:
             on_progress: called with the number of texts done, after each commit.
+            on_reused: called with the number of tokens that need not be embedded, where there are any.
         """
         hashes = [content_hash(text) for text in texts]
         by_hash = dict(zip(hashes, texts, strict=True))
@@ -52,6 +54,10 @@ class ChunkEmbedder:
             )
         missing = sorted(by_hash.keys() - known.keys(), key=lambda each: (len(by_hash[each]), each))
         done = len(texts) - len(missing)
+        if done:
+            new = {text_hash: by_hash[text_hash] for text_hash in missing}
+            count = self.embedder.tokenizer.count
+            on_reused(sum(map(count, texts)) - sum(map(count, new.values())))
         on_progress(done)
         for i in range(0, len(missing), BATCH_TEXTS):
             run.checkpoint()

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import structlog
@@ -213,13 +214,19 @@ class IngestPipeline:
             self._publish(run, group)  # what has been computed is paid for
             raise
         with self._held(run) as session:
-            return claim_document(
+            claim = claim_document(
                 session,
                 run.job.tenant_id,
                 file,
                 max_attempts=self._settings.worker.max_attempts,
                 tags=run.job.payload.get("tags", ()),
             )
+            if claim.status == "closed":
+                embedder = self._chunk_embedder.embedder
+                UploadedFileRepository(session, run.job.tenant_id).note_duplicate(
+                    UploadedFileId(file.id), model=embedder.name, model_revision=embedder.revision
+                )
+            return claim
 
     def _report(self, run: JobRun) -> None:
         with self._database.write() as session:
@@ -267,9 +274,22 @@ class IngestPipeline:
             document_id,
             texts,
             on_progress=lambda done: self._set_file(run, file, chunks_done=done),
+            on_reused=partial(self._note_reused, run, file),
         )
         return PreparedDocument(
             UploadedFileId(file.id), document_id, file.content_hash, parsed, drafts, texts, vectors
+        )
+
+    def _note_reused(self, run: JobRun, file: UploadedFile, num_tokens: int) -> None:
+        if file.attempts:
+            return  # what an attempt before had embedded was paid for, and cannot be told from the rest
+        embedder = self._chunk_embedder.embedder
+        self._set_file(
+            run,
+            file,
+            reused_tokens=num_tokens,
+            reused_model=embedder.name,
+            reused_revision=embedder.revision,
         )
 
     def _parse(self, run: JobRun, file: UploadedFile, document_id: DocumentId) -> ParsedText:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import func, select, union, update
+from sqlalchemy import func, literal_column, select, union, update
 from sqlalchemy.orm import Session
 
 from core.errors import LongleafError
 from core.ids import CollectionId, JobId, TenantId, UploadedFileId, new_id
-from storage.models import Document, UploadedFile
+from storage.models import Chunk, Document, UploadedFile
 
 OPEN_STATUSES = ("queued", "parsing", "embedding")
 
@@ -86,6 +87,23 @@ class UploadedFileRepository:
             .values(**values)
         )
 
+    def note_duplicate(self, file_id: UploadedFileId, *, model: str, model_revision: str) -> None:
+        """If the file is a duplicate: none of its document's passages need be embedded."""
+        passages = select(func.coalesce(func.sum(Chunk.num_tokens), 0)).where(
+            Chunk.tenant_id == self._tenant_id, Chunk.document_id == UploadedFile.document_id
+        )
+        self._session.execute(
+            update(UploadedFile)
+            .where(
+                UploadedFile.tenant_id == self._tenant_id,
+                UploadedFile.id == file_id,
+                UploadedFile.status == "duplicate",
+            )
+            .values(
+                reused_tokens=passages.scalar_subquery(), reused_model=model, reused_revision=model_revision
+            )
+        )
+
     def fail(self, file_id: UploadedFileId, error: LongleafError) -> None:
         self.set(file_id, status="failed", error_code=error.code, error_detail=str(error))
 
@@ -127,3 +145,19 @@ class UploadedFileRepository:
             UploadedFile.tenant_id == self._tenant_id, UploadedFile.status.in_(OPEN_STATUSES)
         )
         return frozenset(self._session.scalars(union(documents, files)))
+
+
+def reused_tokens(
+    session: Session, tenant_id: TenantId, *, start: datetime | None = None, end: datetime | None = None
+) -> dict[tuple[str, str], int]:
+    """By model and revision, what files uploaded in the interval had in passages that were embedded before."""
+    # Spelled out, since SQLite uses a partial index only where the statement itself has its condition.
+    query = select(
+        UploadedFile.reused_model, UploadedFile.reused_revision, func.sum(UploadedFile.reused_tokens)
+    ).where(UploadedFile.tenant_id == tenant_id, UploadedFile.reused_tokens > literal_column("0"))
+    if start is not None:
+        query = query.where(UploadedFile.created_at >= start)
+    if end is not None:
+        query = query.where(UploadedFile.created_at < end)
+    rows = session.execute(query.group_by(UploadedFile.reused_model, UploadedFile.reused_revision))
+    return {(model, revision): int(num_tokens) for model, revision, num_tokens in rows}

@@ -19,7 +19,7 @@ from accounting.report_formats import (
     usage_as_json,
 )
 from accounting.reports import cost_report, usage_summary
-from accounting.savings import prefix_cache_savings
+from accounting.savings import find_savings
 from accounting.top_costs import MAX_TOP, top_costs
 from api.authentication import Reporter
 from api.dependencies import Services
@@ -118,7 +118,7 @@ def get_cost_report(
         if format == "html":
             bounds: _Bounds = {"start": start, "end": end, "time_zone": time_zone}
             tops = top_costs(session, principal.tenant_id, **bounds)
-            savings = prefix_cache_savings(session, principal.tenant_id, **bounds)
+            savings = find_savings(session, principal.tenant_id, **bounds)
             page = render_costs(report, tops, savings, tenant=principal.tenant_id, language=language)
             return HTMLResponse(page, headers=PAGE_HEADERS)
     if _wants_csv(request, format):
@@ -149,11 +149,9 @@ def get_savings(
     end: End = None,
     time_zone: TimeZone = "UTC",
 ) -> JSONResponse:
-    """What the prefix cache saved: cached tokens at the uncached price, less what was billed for them."""
+    """What was spared: cached tokens of prompts, and passages of uploads that had been embedded before."""
     with services.database.read() as session:
-        savings = prefix_cache_savings(
-            session, principal.tenant_id, start=start, end=end, time_zone=time_zone
-        )
+        savings = find_savings(session, principal.tenant_id, start=start, end=end, time_zone=time_zone)
     return JSONResponse(savings_as_json(savings))
 
 

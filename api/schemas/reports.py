@@ -65,7 +65,9 @@ class Savings(_Interval):
     cached_tokens: int = Field(description="Billed tokens of prompts that the engine had computed before.")
     uncached_cost: str = Field(description="What they would have cost uncached, at the prices of their time.")
     cost: str = Field(description="What was billed for them.")
-    saved: str = Field(description="`uncached_cost - cost`.")
+    reused_tokens: int = Field(description="Of uploaded passages that had been embedded before.")
+    reused_cost: str = Field(description="What embedding them again would have cost.")
+    saved: str = Field(description="`uncached_cost - cost + reused_cost`.")
 
 
 class InvoiceLine(View):

@@ -94,7 +94,7 @@ def savings(
     url: UrlOption = "",
     key: KeyOption = "",
 ) -> None:
-    """What the prefix cache saved."""
+    """What the prefix cache, and not embedding anything twice, saved."""
     with connect(context, url=url, key=key) as client:
         found = client.get_savings(start=start, end=end, time_zone=time_zone)
     if as_json:
@@ -104,7 +104,11 @@ def savings(
     say(
         f"{found['cached_tokens']:,} tokens of prompts were computed before: "
         f"{format_money(found['cost'], currency)} in place of {format_money(found['uncached_cost'], currency)}, "
-        f"{format_money(found['saved'], currency)} saved."
+        f"{format_money(str(Decimal(found['uncached_cost']) - Decimal(found['cost'])), currency)} saved."
+    )
+    say(
+        f"{found['reused_tokens']:,} tokens of uploads were embedded before: "
+        f"{format_money(found['reused_cost'], currency)} saved, {format_money(found['saved'], currency)} in all."
     )
 
 

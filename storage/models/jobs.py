@@ -111,11 +111,21 @@ class UploadedFile(Base):
     """One file of an upload and what became of it.
 
     `status`: `queued parsing embedding ready duplicate failed`; a `duplicate` has the document
-    that was there before. Files that were refused while streaming in have no blob.
+    that was there before. Files that were refused while streaming in have no blob. `reused_tokens` is what
+    need not be embedded, since the tenant had its vectors, and `reused_model` whose vectors these are.
     """
 
     __tablename__ = "uploaded_files"
-    __table_args__ = (UniqueConstraint("job_id", "position"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "position"),
+        Index(
+            "ix_uploaded_files_reused",
+            "tenant_id",
+            "created_at",
+            sqlite_where=text("reused_tokens > 0"),
+            postgresql_where=text("reused_tokens > 0"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
@@ -132,6 +142,9 @@ class UploadedFile(Base):
     pages_total: Mapped[int] = mapped_column(default=0)
     chunks_done: Mapped[int] = mapped_column(default=0)
     chunks_total: Mapped[int] = mapped_column(default=0)
+    reused_tokens: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    reused_model: Mapped[str] = mapped_column(default="", server_default="")
+    reused_revision: Mapped[str] = mapped_column(default="", server_default="")
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

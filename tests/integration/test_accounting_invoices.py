@@ -18,13 +18,13 @@ from accounting.price_book import load_price_book
 from accounting.price_sync import sync_price_book
 from accounting.report_formats import invoice_as_csv, invoice_as_json
 from accounting.reports import cost_report
-from accounting.savings import prefix_cache_savings
+from accounting.savings import find_savings
 from accounting.stages import Stage
 from accounting.top_costs import top_costs
 from core.errors import InvalidInput
 from core.ids import TenantId
 from storage.database import Database
-from storage.models import Answer, Collection, Document, Job, LedgerEntry, Tenant
+from storage.models import Answer, Collection, Document, Job, LedgerEntry, Tenant, UploadedFile
 
 OURS = TenantId("ten_ours")
 JUNE = datetime(2026, 6, 10, tzinfo=UTC)
@@ -158,9 +158,38 @@ def test_the_cache_saved_the_difference_of_both_prices(priced: Database) -> None
     uncached = record(priced, Stage.PREFILL_UNCACHED, 1).price_per_million
     cached = record(priced, Stage.PREFILL_CACHED, 1_000_000)
     with priced.read() as session:
-        found = prefix_cache_savings(session, OURS)
+        found = find_savings(session, OURS)
     assert found.cached_tokens == 1_000_000
     assert found.saved == uncached - cached.price_per_million > 0
+
+
+def test_what_was_embedded_before_is_saved_at_the_price_of_embedding_it(priced: Database) -> None:
+    price = record(priced, Stage.EMBED, 1).price_per_million
+    with priced.write() as session:
+        session.add(Collection(id="col_1", tenant_id=OURS, name="c"))
+        session.add(Job(id="job_1", tenant_id=OURS, kind="ingest", queue="ingest", max_attempts=1))
+        session.flush()
+        for position, moment in enumerate([JUNE, JUNE + timedelta(days=1), AFTERWARDS]):
+            session.add(
+                UploadedFile(
+                    id=f"file_{position}",
+                    tenant_id=OURS,
+                    collection_id="col_1",
+                    job_id="job_1",
+                    position=position,
+                    name="a.md",
+                    content_hash="h",
+                    num_bytes=1,
+                    reused_tokens=500_000,
+                    reused_model="m",
+                    reused_revision="r",
+                    created_at=moment,
+                )
+            )
+    with priced.read() as session:
+        found = find_savings(session, OURS, start=JUNE, end=AFTERWARDS)
+    assert (found.reused_tokens, found.reused_cost, found.saved) == (1_000_000, price, price)
+    assert price > 0
 
 
 def test_pages_escape_what_people_wrote_and_say_the_same_in_both_languages(priced: Database) -> None:
@@ -168,7 +197,7 @@ def test_pages_escape_what_people_wrote_and_say_the_same_in_both_languages(price
     with priced.read() as session:
         report = cost_report(session, OURS, group_by=["day", "model"])
         page = render_costs(
-            report, top_costs(session, OURS), prefix_cache_savings(session, OURS), tenant=OURS, language="zh"
+            report, top_costs(session, OURS), find_savings(session, OURS), tenant=OURS, language="zh"
         )
     assert "<script>" not in page
     assert "费用" in page

@@ -160,7 +160,7 @@ def test_a_preview_shows_what_the_clocks_will_show(house: House) -> None:
         ({"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"}, 422, "not after"),
         ({"end_at": "2020-01-01T00:00:00Z"}, 422, "no slot to come"),
         ({"end_at": "2030-01-01T00:00:00"}, 422, "timezone"),
-        ({"action": "make_coffee"}, 422, "evaluation, extraction"),
+        ({"action": "make_coffee"}, 422, "cost_report, evaluation, extraction"),
         ({"parameters": {"collection_id": "col_1"}}, 422, "body.parameters.schema"),
         ({"parameters": {"collection_id": "col_1", "schema": SCHEMA}}, 404, "no collection col_1"),
         ({"scope": "reports"}, 403, "'ask'"),

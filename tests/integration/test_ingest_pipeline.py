@@ -27,6 +27,7 @@ from storage.embeddings import EmbeddingRepository
 from storage.job_run import JobRun
 from storage.jobs import JobQueue, JobRepository
 from storage.models import Chunk, Document, Embedding, IndexSegment, Job, LedgerEntry, OutboxMessage
+from storage.uploads import reused_tokens
 from tests.documents import make_pdf
 from tests.pipeline_fixtures import House, build_house
 
@@ -102,6 +103,10 @@ def test_the_same_bytes_again_are_a_duplicate_that_costs_nothing(house: House) -
     assert file.document_id is not None
     assert count(house, Document) == 1
     assert (count(house, LedgerEntry), len(house.embedder.passages_embedded)) == (lines, embedded)
+    with house.database.read() as session:
+        assert reused_tokens(session, house.principal.tenant_id) == {
+            (house.embedder.name, house.embedder.revision): session.scalar(select(func.sum(Chunk.num_tokens)))
+        }
 
 
 def test_the_same_bytes_twice_in_one_upload_are_one_document(house: House) -> None:

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from accounting.ledger import Ledger, LedgerLine
+from accounting.rollups import GRAINS
+from accounting.stages import Stage
 from bootstrap.api_services import ApiServices
 from core.clock import utc_now
 from core.errors import JobCancelled
@@ -30,7 +33,7 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.events import EventBus
 from storage.jobs import JobRepository
-from storage.models import Document, Job, OutboxMessage, Page
+from storage.models import Document, Job, LedgerRollup, OutboxMessage, Page
 from tests.pipeline_fixtures import House, build_house
 from workers.relay import UNHEARD_AFTER_SECONDS, Relay
 
@@ -270,6 +273,27 @@ def test_computed_context_stays_while_its_document_is_static(post: Post) -> None
     post.relay().tidy()
     assert [store.has(key * KEY_BYTES) for key in ("aa", "bb", "cc")] == [False, False, True]
     assert usage(folder).num_documents == 1
+
+
+def test_a_relay_sums_days_of_the_ledger_that_are_over_and_mends_what_came_late(post: Post) -> None:
+    relay, database, tenant_id = post.relay(), post.house.database, post.house.principal.tenant_id
+    yesterday = utc_now() - timedelta(days=1, hours=2)
+
+    def record(source: str) -> None:
+        line = LedgerLine(
+            source=source, attempt=1, stage=Stage.DECODE, model="m", model_revision="r", num_tokens=10
+        )
+        with database.write() as session:
+            Ledger().record(session, tenant_id, [line], at=yesterday)
+
+    for number in (1, 2):
+        record(f"answer {number}")
+        relay.tidy()
+        with database.read() as session:
+            sums = session.execute(
+                select(LedgerRollup.grain, func.sum(LedgerRollup.num_lines)).group_by(LedgerRollup.grain)
+            )
+            assert {grain: int(num_lines) for grain, num_lines in sums} == dict.fromkeys(GRAINS, number)
 
 
 def test_a_file_stays_while_any_document_or_waiting_upload_needs_it(post: Post) -> None:

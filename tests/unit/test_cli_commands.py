@@ -462,12 +462,15 @@ def test_savings_are_told_in_a_sentence_each(cli: Cli) -> None:
         "cached_tokens": 120_000,
         "uncached_cost": "0.8",
         "cost": "0.1",
-        "saved": "0.7",
+        "reused_tokens": 5_000,
+        "reused_cost": "0.02",
+        "saved": "0.72",
     }
     cli.routes["GET", "/v1/reports/savings"] = found
     shown = " ".join(cli("costs", "savings").stdout.split())
     assert "120,000 tokens" in shown
     assert "0.7 USD saved" in shown
+    assert "5,000 tokens of uploads were embedded before: 0.02 USD saved, 0.72 USD in all." in shown
 
 
 def test_an_invoice_is_told_line_by_line_and_says_that_its_month_is_not_over(cli: Cli) -> None:

@@ -1,4 +1,4 @@
-"""Cost reports that are kept; rollups by the day."""
+"""Cost reports that are kept; passages that need not be embedded again; rollups by the day."""
 
 from __future__ import annotations
 
@@ -33,8 +33,24 @@ def upgrade() -> None:
         sa.UniqueConstraint("job_id", name=op.f("uq_stored_reports_job_id")),
     )
     op.create_index("ix_stored_reports_listing", "stored_reports", ["tenant_id", "created_at", "id"])
+    has_reused = sa.text("reused_tokens > 0")
+    with op.batch_alter_table("uploaded_files", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("reused_tokens", sa.BigInteger(), server_default="0", nullable=False))
+        batch_op.add_column(sa.Column("reused_model", sa.String(), server_default="", nullable=False))
+        batch_op.add_column(sa.Column("reused_revision", sa.String(), server_default="", nullable=False))
+        batch_op.create_index(
+            "ix_uploaded_files_reused",
+            ["tenant_id", "created_at"],
+            sqlite_where=has_reused,
+            postgresql_where=has_reused,
+        )
     op.execute("DELETE FROM ledger_rollups")  # there are more grains now; the relay sums anew
 
 
 def downgrade() -> None:
+    with op.batch_alter_table("uploaded_files", schema=None) as batch_op:
+        batch_op.drop_index("ix_uploaded_files_reused")
+        batch_op.drop_column("reused_revision")
+        batch_op.drop_column("reused_model")
+        batch_op.drop_column("reused_tokens")
     op.drop_table("stored_reports")
