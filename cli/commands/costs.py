@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cli.options import JsonOption, KeyOption, UrlOption, connect
 from cli.output import format_moment, format_money, out, print_json, print_table, say
-from client import StoredReport
+
+if TYPE_CHECKING:
+    from client import StoredReport
 
 _DIMENSIONS = "day, week, month, stage, model, collection, document, key, job, job_kind, schedule."
 _BAR_CELLS = 24

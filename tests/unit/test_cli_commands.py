@@ -443,7 +443,8 @@ def test_costs_show_what_the_machine_cost_where_it_has_an_hourly_rate(cli: Cli) 
 
 def cli_costs(cli: Cli, report: dict[str, Any]) -> str:
     cli.routes["GET", "/v1/reports/costs"] = report
-    return cli("costs", "--by", "stage").stdout
+    result = cli("costs", "--by", "stage")
+    return f"{result.stdout}{result.stderr}"
 
 
 def test_what_cost_most_stands_with_its_name(cli: Cli) -> None:
@@ -467,7 +468,7 @@ def test_savings_are_told_in_a_sentence_each(cli: Cli) -> None:
         "saved": "0.72",
     }
     cli.routes["GET", "/v1/reports/savings"] = found
-    shown = " ".join(cli("costs", "savings").stdout.split())
+    shown = " ".join(cli("costs", "savings").stderr.split())
     assert "120,000 tokens" in shown
     assert "0.7 USD saved" in shown
     assert "5,000 tokens of uploads were embedded before: 0.02 USD saved, 0.72 USD in all." in shown
@@ -492,9 +493,9 @@ def test_an_invoice_is_told_line_by_line_and_says_that_its_month_is_not_over(cli
         "is_final": False,
     }
     cli.routes["GET", "/v1/reports/invoice"] = found
-    shown = cli("costs", "invoice", "2026-11").stdout
-    assert "decode, correction" in shown
-    assert "2026-11-abc: 0.00 USD (the month is not over)" in shown
+    result = cli("costs", "invoice", "2026-11")
+    assert "decode, correction" in result.stdout
+    assert "2026-11-abc: 0.00 USD (the month is not over)" in result.stderr
 
 
 def test_stored_reports_are_listed_and_shown(cli: Cli) -> None:
