@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from accounting.holds import reserve
 from core.clock import utc_now
 from core.errors import EmptyInput, TooLarge
 from core.ids import AnswerId, BatchId, CollectionId, JobId, TenantId
@@ -57,6 +58,7 @@ def register_batch(
     """A queued batch, in the caller's transaction.
 
     Raises:
+        BudgetExceeded: a budget that it counts against has nothing left.
         NotFound: no such collection of the tenant.
         EmptyInput: there is no line.
         TooLarge: there are more than `MAX_BATCH_QUESTIONS`.
@@ -71,6 +73,7 @@ def register_batch(
         key_id=principal.key_id,
         max_attempts=max_attempts,
     )
+    reserve(session, job)
     return BatchRepository(session, principal.tenant_id).create(
         JobId(job.id),
         collection_id,

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from accounting.billing import BurnReason, burn_reason, burned
+from accounting.holds import require_left
 from accounting.ledger import Ledger, LedgerLine
 from accounting.money import cost_of
 from accounting.price_table import prices_at
 from core.clock import utc_now
+from core.errors import BudgetExceeded, BudgetHeld
 from core.ids import SummaryId
 from generation.accounts import consumption_lines
 from generation.consumption import Consumption
@@ -31,7 +33,7 @@ class SliceOver(Exception):
 
 
 class LimitReached(Exception):
-    """The next node could exceed the run's limit."""
+    """The next node could exceed the run's limit, or a budget has nothing left."""
 
 
 class NodeMaker:
@@ -78,17 +80,20 @@ class NodeMaker:
 
         Raises:
             SliceOver: before it is begun, where the slice has made one and its time is used up.
-            LimitReached: before it is begun, where it could exceed the run's limit.
+            LimitReached: before it is begun, where it could exceed the run's limit, or a budget that it
+                counts against is used up.
+            BudgetHeld: before it is begun, where others hold what is left.
         """
         self._run.checkpoint()
         if self._has_made and time.monotonic() >= self._deadline:
             raise SliceOver
         self._stay_below_limits(ceiling)
+        self._stay_within_budgets()
         consumption = Consumption()
         try:
             made = write(consumption)
-        except Exception:  # whatever the reason, the tokens were spent
-            self._record_burned(key, document_id, consumption)
+        except Exception as error:  # whatever the reason, the tokens were spent
+            self._record_burned(key, document_id, consumption, burn_reason(error))
             raise
         self._keep(key, made, as_json(made), document_id, consumption, progress)
         self._has_made = True
@@ -115,6 +120,15 @@ class NodeMaker:
         if self.cost + most > limits.max_cost:
             raise LimitReached
 
+    def _stay_within_budgets(self) -> None:
+        try:
+            with self._database.read() as session:
+                require_left(session, self._run.job)
+        except BudgetHeld:  # it passes
+            raise
+        except BudgetExceeded as error:
+            raise LimitReached from error
+
     def _keep(
         self,
         key: str,
@@ -130,7 +144,7 @@ class NodeMaker:
             summaries = SummaryRepository(session, self._run.job.tenant_id)
             if not summaries.add_node(key, statements, pack_vectors(made.vectors)):
                 # Another run made the same meanwhile and pays for it: this work was for nothing.
-                lines = [replace(line, billed=False) for line in lines]
+                lines = burned(lines, BurnReason.LOST)
             entries = self._ledger.record(session, self._run.job.tenant_id, lines)
             billed = [entry for entry in entries if entry.billed]
             counted = summaries.count_spent(
@@ -142,8 +156,10 @@ class NodeMaker:
             self.num_tokens, self.cost = counted.num_tokens, counted.cost
             self._run.set_progress(session, progress | {"nodes_computed": counted.num_computed})
 
-    def _record_burned(self, key: str, document_id: str | None, consumption: Consumption) -> None:
-        lines = [replace(line, billed=False) for line in self._lines(key, document_id, consumption)]
+    def _record_burned(
+        self, key: str, document_id: str | None, consumption: Consumption, reason: BurnReason
+    ) -> None:
+        lines = burned(self._lines(key, document_id, consumption), reason)
         with self._database.write() as session:
             self._ledger.record(session, self._run.job.tenant_id, lines)
 

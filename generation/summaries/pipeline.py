@@ -303,7 +303,7 @@ class SummaryPipeline:
 
     def _warnings(self, part: _Slice, text: str, *, is_capped: bool) -> Iterator[str]:
         if is_capped:
-            yield "The run's limit was reached: what was read till then is told document by document."
+            yield "The run's limit or a budget was reached: what was read till then is told document by document."
         asked = part.parameters.language
         spoken = language_of(text, replace(part.parameters, language="auto"))
         if text and part.writer_name == "extractive" and asked not in ("auto", spoken):

@@ -29,13 +29,15 @@ def upgrade() -> None:
     with op.batch_alter_table("prices") as batch:
         batch.add_column(sa.Column("model_revision", sa.String(), nullable=False, server_default=""))
         batch.add_column(sa.Column("announced_by", sa.String(), nullable=True))
-        batch.alter_column("price_per_million", new_column_name="price")
+        # PostgreSQL names the NOT NULL after the column; only one that is set anew has the new name.
+        batch.alter_column("price_per_million", new_column_name="price", nullable=True)
         batch.drop_constraint(_OLD_KEY, type_="unique")
         batch.create_unique_constraint(
             _NEW_KEY, ["tenant_id", "model", "model_revision", "stage", "effective_from"]
         )
     with op.batch_alter_table("prices") as batch:
         batch.alter_column("model_revision", existing_type=sa.String(), server_default=None)
+        batch.alter_column("price", existing_type=sa.BigInteger(), nullable=False)
     op.create_table(
         "engine_samples",
         sa.Column("id", sa.String(), nullable=False),
@@ -60,9 +62,11 @@ def downgrade() -> None:
     with op.batch_alter_table("prices") as batch:
         batch.drop_constraint(_NEW_KEY, type_="unique")
         batch.create_unique_constraint(_OLD_KEY, ["tenant_id", "model", "stage", "effective_from"])
-        batch.alter_column("price", new_column_name="price_per_million")
+        batch.alter_column("price", new_column_name="price_per_million", nullable=True)
         batch.drop_column("announced_by")
         batch.drop_column("model_revision")
+    with op.batch_alter_table("prices") as batch:
+        batch.alter_column("price_per_million", existing_type=sa.BigInteger(), nullable=False)
     op.drop_index("ix_ledger_entries_corrects_id", "ledger_entries")
     for column in ("engine_cost", "corrects_id", "reason"):
         op.drop_column("ledger_entries", column)
