@@ -1,7 +1,8 @@
-"""A million ledger entries: how long reports take on both databases, and that rollups change no figure.
+"""A million ledger entries: how long reports take on both databases, that rollups change no figure, and that budgets hold.
 
 All entries are of one tenant and of one year, which is the worst that can be asked for: the lines are spread
-so thinly that an hour's rollups are not many fewer than its lines.
+so thinly that an hour's rollups are not many fewer than its lines. Then 64 who ask at once race for a budget
+on each database: how far it is overrun, in what one question holds.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from accounting.money import cost_of
 from accounting.reports import cost_report
 from accounting.rollups import find_differences, roll_up
 from accounting.top_costs import top_costs
+from bench.budget_race import measure_overshoot
 from bench.own_postgresql import running_postgresql
 from bench.report import BenchOptions, BenchResult, BenchTable
+from bootstrap.job_kinds import finish_job
 from core.ids import TenantId
 from storage.answers import ANSWER_KIND
 from storage.database import Database
@@ -50,8 +53,11 @@ def run(options: BenchOptions) -> BenchResult:
     results: dict[str, _Result] = {}
     with tempfile.TemporaryDirectory(prefix="ledger") as folder:
         results["sqlite"] = _measure(f"sqlite:///{Path(folder) / 'ledger.db'}", num_entries)
+        overshoots = [_race(f"sqlite:///{Path(folder) / 'race.db'}")]
     with running_postgresql() as url:
         results["postgresql"] = _measure(url, num_entries)
+    with running_postgresql() as url:
+        overshoots.append(_race(url))
     return BenchResult(
         name="ledger",
         config={"num_entries": num_entries, "num_reports": len(REPORTS)},
@@ -60,6 +66,7 @@ def run(options: BenchOptions) -> BenchResult:
             "report_seconds_sqlite": results["sqlite"].slowest,
             "report_seconds_postgresql": results["postgresql"].slowest,
             "rollup_equals_raw": all(result.is_equal for result in results.values()),
+            "budget_overshoot_holds": max(overshoots),
         },
         details={name: result.to_json() for name, result in results.items()},
         tables=[_table(results)],
@@ -140,6 +147,15 @@ def _measure(url: str, num_entries: int) -> _Result:
                 is_equal &= all(each == raw for each in found)
             is_equal &= not find_differences(session, TENANT)
         return _Result(num_rollups, insert_seconds, rollup_seconds, report_seconds, raw_seconds, is_equal)
+    finally:
+        database.dispose()
+
+
+def _race(url: str) -> float:
+    database = Database(url, on_job_ended=finish_job)
+    try:
+        upgrade(database)
+        return measure_overshoot(database)
     finally:
         database.dispose()
 

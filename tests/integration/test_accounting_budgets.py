@@ -23,6 +23,7 @@ from accounting.ledger import Ledger, LedgerLine
 from accounting.price_book import load_price_book
 from accounting.price_sync import sync_price_book
 from accounting.stages import Stage
+from bench import budget_race
 from core.errors import BudgetExceeded, BudgetHeld, InvalidInput, NotFound
 from core.ids import BudgetId, CollectionId, JobId, KeyId, TenantId
 from storage.collections import CollectionRepository
@@ -369,3 +370,11 @@ def test_a_counter_that_is_not_the_ledger_s_sum_is_found(books: Books) -> None:
         (difference,) = find_budget_differences(session, now=books.now, mend=True)
     assert (difference.budget_id, difference.counted, difference.on_ledger) == (budget, 29, 30)
     assert books.figures(budget)[0] == 30
+
+
+def test_many_who_ask_at_once_pass_the_limit_by_less_than_one_hold(database: Database) -> None:
+    race = budget_race.race(database, num_threads=32)
+    assert race.overshoot_holds < 1
+    assert race.on_ledger > budget_race.LIMIT - budget_race.TYPICAL  # nobody was refused too early
+    assert (race.used, race.held) == (race.on_ledger, 0)
+    assert race.num_answered > 5

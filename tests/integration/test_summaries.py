@@ -7,14 +7,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete as delete_rows
 from sqlalchemy import select
 
+from accounting.budgets import create_budget
 from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults
 from bootstrap.summary_quoting import quote_summary
 from bootstrap.summary_services import build_summary_pipeline
 from core.clock import utc_now
-from core.errors import EmptyInput, EngineUnavailable, InvalidInput, JobCancelled
+from core.errors import BudgetHeld, EmptyInput, EngineUnavailable, InvalidInput, JobCancelled
 from core.ids import CollectionId, DocumentId, JobId, SummaryId, content_hash, derive_chunk_id
 from generation.summaries.parameters import SummaryParameters
 from generation.summaries.pipeline import SummaryPipeline
@@ -25,7 +27,16 @@ from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.jobs import JobQueue, JobRepository
 from storage.migrate import upgrade
-from storage.models import Chunk, Document, LedgerEntry, Page, Summary, SummaryDocument, SummaryNode
+from storage.models import (
+    BudgetHold,
+    Chunk,
+    Document,
+    LedgerEntry,
+    Page,
+    Summary,
+    SummaryDocument,
+    SummaryNode,
+)
 from storage.summaries import SummaryRepository
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
@@ -256,6 +267,29 @@ def test_a_limit_stops_the_run_and_what_was_read_is_kept_and_told(house: House) 
     assert (free.outcome, free.num_tokens, free.result["text"]) == ("capped", 0, "")
 
 
+def test_a_used_up_budget_stops_the_run_and_one_that_others_hold_lets_it_wait(local: House) -> None:
+    summary, other = register(local, style="key_points"), register(local)
+    run = local.claim(JobId(summary.job_id))
+    with local.database.write() as session:
+        budget = create_budget(
+            session,
+            local.principal.tenant_id,
+            limit=Decimal(100),  # less than a section takes
+            unit="tokens",
+            period="total",
+            now=utc_now(),
+        )
+        session.add(BudgetHold(budget_id=budget.id, job_id=other.job_id, amount=100))
+    with pytest.raises(BudgetHeld):
+        pipeline(local).run(run)
+    with local.database.write() as session:
+        session.execute(delete_rows(BudgetHold))
+    assert pipeline(local).run(run) == "done"
+    capped = read(local, summary)
+    assert (capped.outcome, capped.num_computed) == ("capped", 1)
+    assert "budget" in " ".join(capped.result["warnings"])
+
+
 def test_changes_since_the_last_version_are_what_it_did_not_read(house: House) -> None:
     first = summarize(house, style="changes_since_last")
     assert first.result["since"]["version"] is None
@@ -323,7 +357,7 @@ def test_what_a_failed_attempt_took_is_burned_and_the_next_one_goes_on(local: Ho
     local.generator.failure, local.generator.fail_after = EngineUnavailable("gone"), 3
     with pytest.raises(EngineUnavailable):
         pipeline(local).run(local.claim(JobId(summary.job_id)))
-    assert {line.billed for line in lines(local, summary)} == {False}
+    assert {(line.billed, line.reason) for line in lines(local, summary)} == {(False, "failed")}
     assert read(local, summary).num_tokens == 0
 
 
