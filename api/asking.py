@@ -19,6 +19,7 @@ from api.cancelling import cancel_job
 from api.idempotency import Made, make_once, request_hash
 from api.job_events import JobEventReader
 from api.problems import request_id_of, respond, retry_headers
+from api.rate_limiting import take_of_limits
 from api.request_context import add_headers
 from api.routes.documented import problems
 from api.schemas.answers import Answer
@@ -26,10 +27,12 @@ from api.schemas.questions import Question
 from bootstrap.api_services import ApiServices
 from core.errors import Conflict
 from core.ids import AnswerId, JobId
+from generation.quotes import estimate_tokens
 from storage import models
 from storage.answers import AnswerRepository
 from storage.job_states import FINAL_STATUSES
 from tenancy.principal import Principal
+from tenancy.question_places import require_place
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -102,12 +105,23 @@ class Asking:
 
         return cancel
 
+    def _most_tokens(self) -> int:
+        """The question's own, and the room for passages and for the answer."""
+        room = self.services.settings.ask
+        return (
+            estimate_tokens(self.body.question)
+            + (self.body.max_context_tokens or room.max_context_tokens)
+            + (self.body.max_tokens or room.max_answer_tokens)
+        )
+
     def _register(self, register: Register) -> Made[models.Answer]:
         # How the caller takes the answer is no part of what is asked.
         asked = self.body.model_dump(mode="json", exclude={"stream", "wait_seconds", "on_disconnect"})
+        take_of_limits(self.request, self.services.limiter, self.principal, "tokens", self._most_tokens())
         with self.services.database.write() as session:
 
             def make() -> tuple[str, models.Answer]:
+                require_place(session, self.principal, self.services.settings.limits)
                 answer = register(session)
                 add_headers(self.request, warning_headers(session))
                 return answer.id, answer

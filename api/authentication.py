@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.dependencies import Services
+from api.rate_limiting import take_of_limits
 from core.clock import utc_now
 from core.errors import NotAuthenticated, NotPermitted
 from tenancy.keys import authenticate
@@ -21,12 +22,15 @@ _bearer = HTTPBearer(
 
 
 def authenticated(
-    services: Services, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    request: Request,
+    services: Services,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Principal:
     """The caller.
 
     Raises:
         NotAuthenticated: no key, a wrong one, or one that has expired or was revoked.
+        RateLimited: the key, or its tenant, has had its requests of this minute.
     """
     if credentials is None:
         raise NotAuthenticated(
@@ -34,7 +38,9 @@ def authenticated(
             remedy="Send 'Authorization: Bearer ll_…' with a key that `longleaf keys` issued.",
         )
     with services.database.read() as session:
-        return authenticate(session, credentials.credentials, now=utc_now())
+        principal = authenticate(session, credentials.credentials, now=utc_now())
+    take_of_limits(request, services.limiter, principal, "requests")
+    return principal
 
 
 def _allow(*scopes: Scope) -> Callable[..., Principal]:

@@ -9,6 +9,7 @@ from core.settings import Settings
 from storage.blobs import BlobStore, LocalBlobStore
 from storage.database import Database
 from storage.events import EventBus
+from tenancy.rate_limits import RateLimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,10 @@ class ApiServices:
     database: Database
     blobs: BlobStore
     events: EventBus
+    limiter: RateLimiter
 
     def close(self) -> None:
+        self.limiter.close()
         self.events.close()
         self.database.dispose()
 
@@ -33,4 +36,5 @@ def build_api_services(settings: Settings) -> ApiServices:
         ),
         blobs=LocalBlobStore(settings.blob_dir, min_free_bytes=settings.upload.min_free_disk_bytes),
         events=events,
+        limiter=RateLimiter(settings.resolved_redis_url, settings.limits),
     )

@@ -229,6 +229,21 @@ class WebhookSettings(BaseModel):
     allow_private: bool = Field(False, description="Let webhooks lead anywhere inside the network.")
 
 
+class LimitSettings(BaseModel):
+    """How much one API key, or all keys of one tenant, may have in a minute; empty: no limit."""
+
+    requests_per_key: int | None = Field(None, ge=1, description="Requests a minute, of every kind.")
+    requests_per_tenant: int | None = Field(None, ge=1)
+    tokens_per_key: int | None = Field(
+        None, ge=1, description="Tokens a minute that questions may take: their own, passages, answers."
+    )
+    tokens_per_tenant: int | None = Field(None, ge=1)
+    questions_per_key: int | None = Field(
+        None, ge=1, description="Questions at once: asked by people, and not answered yet."
+    )
+    questions_per_tenant: int | None = Field(None, ge=1)
+
+
 class WorkerSettings(BaseModel):
     """Leases and slices of jobs."""
 
@@ -295,6 +310,7 @@ class Settings(BaseSettings):
     prewarm: PrewarmSettings = PrewarmSettings()  # type: ignore[call-arg]
     worker: WorkerSettings = WorkerSettings()  # type: ignore[call-arg]
     webhooks: WebhookSettings = WebhookSettings()  # type: ignore[call-arg]
+    limits: LimitSettings = LimitSettings()  # type: ignore[call-arg]
     retention: RetentionSettings = RetentionSettings()  # type: ignore[call-arg]
 
     @property

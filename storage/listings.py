@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from core.ids import AnswerId, CollectionId, DocumentId, JobId, TenantId
+from core.ids import AnswerId, CollectionId, DocumentId, JobId, KeyId, TenantId
 from core.priority import BACKGROUND
 from storage.models import Answer, Document, Job, UploadedFile
 
@@ -78,6 +78,19 @@ def count_open_jobs(session: Session) -> dict[tuple[str, str], int]:
         .group_by(Job.queue, Job.status)
     )
     return {(queue, status): count for queue, status, count in rows}
+
+
+def count_awaited_answers(session: Session, tenant_id: TenantId, key_id: KeyId | None = None) -> int:
+    """The tenant's questions, or one key's, that people have asked and that are not answered yet."""
+    query = select(func.count()).where(
+        Job.tenant_id == tenant_id,
+        Job.status.in_(("queued", "running")),
+        Job.kind == "answer",
+        Job.priority != BACKGROUND,
+    )
+    if key_id is not None:
+        query = query.where(Job.key_id == key_id)
+    return session.scalar(query) or 0
 
 
 def count_background_answers(session: Session) -> int:

@@ -21,7 +21,7 @@ from bootstrap.api_services import ApiServices, build_api_services
 from core.clock import utc_now
 from core.errors import LongleafError
 from core.ids import AnswerId, CollectionId, JobId, TenantId
-from core.settings import Settings, UploadSettings
+from core.settings import LimitSettings, Settings, UploadSettings
 from storage.answers import AnswerRepository
 from storage.collections import CollectionRepository
 from storage.documents import DocumentRepository
@@ -106,7 +106,12 @@ def upload_limits(**limits: int) -> UploadSettings:
 
 @contextmanager
 def open_house(
-    home: Path, redis_url: str = "", *, upload: UploadSettings | None = None, database_url: str = ""
+    home: Path,
+    redis_url: str = "",
+    *,
+    upload: UploadSettings | None = None,
+    limits: LimitSettings | None = None,
+    database_url: str = "",
 ) -> Iterator[House]:
     """The API over a migrated database, SQLite by default. Without a `redis_url`, Redis is away."""
     settings = Settings(  # type: ignore[call-arg]
@@ -114,6 +119,7 @@ def open_house(
         database_url=database_url,
         redis_url=redis_url or f"unix://{home / 'nobody-listens.sock'}",
         upload=upload or upload_limits(),
+        limits=limits or LimitSettings(),  # type: ignore[call-arg]
     )
     services = build_api_services(settings)
     upgrade(services.database)

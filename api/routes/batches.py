@@ -70,7 +70,7 @@ Format = Annotated[Literal["jsonl", "csv"], Query(description="`csv` is a table 
 @router.post(
     "/collections/{collection_id}/batches",
     status_code=202,
-    responses=problems(404, 409, 413),
+    responses=problems(404, 409, 413, 429),
     openapi_extra=_BODY,
 )
 async def create_batch(

@@ -36,7 +36,7 @@ _FORMATS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("", status_code=202, responses=problems(404, 409, 413))
+@router.post("", status_code=202, responses=problems(404, 409, 413, 429))
 def create_summary(
     body: NewSummary,
     principal: Asker,

@@ -31,6 +31,7 @@ from storage.documents import DocumentRepository
 from storage.events import EventBus
 from storage.models import Document, Job, LedgerEntry
 from storage.prewarm_jobs import PREWARM_KIND, request_prewarm
+from tenancy.rate_limits import RateLimiter
 from tests.pipeline_fixtures import House, ScriptedGenerator, WordTokenizer, build_house
 from workers.relay import Relay
 
@@ -326,7 +327,16 @@ def test_an_engine_that_started_has_it_asked_for_once_for_every_collection_in_us
 ) -> None:
     events = EventBus(redis_url, ttl_seconds=60)
     broker: Any = None
-    relay = Relay(ApiServices(house.settings, house.database, house.blobs, events), broker)
+    relay = Relay(
+        ApiServices(
+            house.settings,
+            house.database,
+            house.blobs,
+            events,
+            RateLimiter("redis://", house.settings.limits),
+        ),
+        broker,
+    )
     relay.prewarm_all()
     assert requested(house) == []
     ask(house)

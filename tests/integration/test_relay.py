@@ -34,6 +34,7 @@ from storage.documents import DocumentRepository
 from storage.events import EventBus
 from storage.jobs import JobRepository
 from storage.models import Document, Job, LedgerRollup, OutboxMessage, Page
+from tenancy.rate_limits import RateLimiter
 from tests.pipeline_fixtures import House, build_house
 from workers.relay import UNHEARD_AFTER_SECONDS, Relay
 
@@ -69,7 +70,13 @@ class Post:
 def post(database: Database, tmp_path: Path, redis_url: str) -> Iterator[Post]:
     house = build_house(database, tmp_path / "home")
     events = EventBus(redis_url, ttl_seconds=60)
-    yield Post(house, ApiServices(house.settings, database, house.blobs, events), BrokerDouble())
+    yield Post(
+        house,
+        ApiServices(
+            house.settings, database, house.blobs, events, RateLimiter("redis://", house.settings.limits)
+        ),
+        BrokerDouble(),
+    )
     events.close()
 
 
