@@ -21,11 +21,14 @@ _WHY = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """`responses=` of a route that may answer with these problems."""
+    """`responses=` of a route that may answer with these problems.
+
+    Who needs a key (401) may be told to come back later (429).
+    """
     return {
         status: {
             "description": f"{HTTPStatus(status).phrase}. {_WHY[status]}",
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in statuses
+        for status in (*statuses, *((429,) if 401 in statuses else ()))
     }
