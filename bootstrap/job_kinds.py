@@ -15,7 +15,7 @@ from accounting.stored_reports import COST_REPORT_KIND
 from core.errors import Conflict
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
-from generation.batches.registration import BATCH_KIND, close_batch
+from generation.batches.registration import BATCH_KIND, close_batch, reopen_batch
 from generation.extraction_tables.registration import EXTRACT_KIND
 from generation.summaries.registration import SUMMARIZE_KIND
 from generation.tracing.attention_requests import ATTENTION_KIND
@@ -96,6 +96,11 @@ def _close_batch(session: Session, job: Job) -> None:
     )
 
 
+def _reopen_batch(session: Session, job: Job) -> int:
+    reopen_batch(session, TenantId(job.tenant_id), JobId(job.id))
+    return 0
+
+
 def _close_evaluation(session: Session, job: Job) -> None:
     close_evaluation(session, TenantId(job.tenant_id), JobId(job.id))
 
@@ -103,7 +108,7 @@ def _close_evaluation(session: Session, job: Job) -> None:
 JOB_KINDS: Mapping[str, JobKind] = {
     ANSWER_KIND: JobKind(Scope.ASK, reopen=_reopen_answer),
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
-    BATCH_KIND: JobKind(Scope.ASK, close=_close_batch),
+    BATCH_KIND: JobKind(Scope.ASK, close=_close_batch, reopen=_reopen_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=_nothing_was_closed),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),

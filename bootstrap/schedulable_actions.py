@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,6 +15,7 @@ from core.ids import CollectionId, JobId
 from core.settings import Settings
 from evaluation.questions import GoldQuestion
 from evaluation.registration import register_evaluation
+from generation.batches.registration import BatchLine, register_batch
 from generation.extraction_tables.registration import ExtractionParameters, register_extraction
 from generation.questions import QuestionParameters
 from generation.summaries.parameters import SummaryParameters
@@ -51,6 +54,20 @@ def build_actions(*, max_attempts: int) -> Actions:
         )
         return JobId(row.job_id)
 
+    def batch(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
+        seconds, max_cost = order["expires_after_seconds"], order["max_cost"]
+        row = register_batch(
+            session,
+            principal,
+            CollectionId(order["collection_id"]),
+            [BatchLine.of_json(line) for line in order["lines"]],
+            name=order["name"],
+            max_cost=None if max_cost is None else Decimal(max_cost),
+            expires_at=None if seconds is None else utc_now() + timedelta(seconds=seconds),
+            max_attempts=max_attempts,
+        )
+        return JobId(row.job_id)
+
     def summary(session: Session, principal: Principal, order: Mapping[str, Any]) -> JobId:
         row = register_summary(
             session,
@@ -67,6 +84,7 @@ def build_actions(*, max_attempts: int) -> Actions:
         return JobId(row.job_id)
 
     return {
+        "batch": ScheduledAction(Scope.ASK, batch),
         "cost_report": ScheduledAction(Scope.REPORTS, report),
         "extraction": ScheduledAction(Scope.ASK, extraction),
         "evaluation": ScheduledAction(Scope.ASK, evaluation),

@@ -204,6 +204,22 @@ class BatchRepository:
     def complete(self, batch_id: BatchId, *, at: datetime, stopped_by: StoppedBy | None = None) -> None:
         self._set(batch_id, finished_at=at, stopped_by=stopped_by)
 
+    def reopen(self, batch_id: BatchId, *, expires_at: datetime | None, except_code: str) -> None:
+        """Have the lines that failed be asked again, but for those whose error has that code."""
+        reopened = self._session.execute(
+            update(BatchItem)
+            .where(
+                BatchItem.batch_id == batch_id,
+                BatchItem.tenant_id == self._tenant_id,
+                BatchItem.outcome == "failed",
+                func.coalesce(BatchItem.error["code"].as_string(), "") != except_code,
+            )
+            .values(outcome=None, error=None, answer_id=None)
+            .execution_options(synchronize_session=False)
+        )
+        self._count(batch_id, "failed", -reopened.rowcount)  # type: ignore[attr-defined]
+        self._set(batch_id, finished_at=None, stopped_by=None, expires_at=expires_at)
+
     def spending(self, batch_ids: Sequence[BatchId]) -> dict[BatchId, Spending]:
         """What the answers of each took so far; batches without an answer are absent."""
         rows = self._session.execute(

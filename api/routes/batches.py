@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,7 +18,7 @@ from api.idempotency import make_once, request_hash
 from api.job_events import FINISHED
 from api.routes.documented import problems
 from api.schemas.base import ListOf, Name
-from api.schemas.batches import Batch
+from api.schemas.batches import MAX_LIFE_SECONDS, Batch, BatchCost
 from bootstrap.api_services import ApiServices
 from core.clock import utc_now
 from core.errors import InvalidInput
@@ -85,16 +84,10 @@ async def create_batch(
         Query(description="Lines that are wrong: `refuse` the file, or `skip` them into the errors."),
     ] = "refuse",
     max_cost: Annotated[
-        Decimal | None,
-        Query(
-            gt=0,
-            max_digits=18,
-            decimal_places=10,
-            description="No question is asked once the answers cost so much.",
-        ),
+        BatchCost | None, Query(description="No question is asked once the answers cost so much.")
     ] = None,
     expires_after_seconds: Annotated[
-        int | None, Query(ge=1, le=31 * 86400, description="What is not answered by then, is not.")
+        int | None, Query(ge=1, le=MAX_LIFE_SECONDS, description="What is not answered by then, is not.")
     ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Batch:

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime
-from typing import Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from accounting.money import format_amount
+from api.batch_file import parse_batch_file
 from api.schemas.answers import Cost, Usage
-from api.schemas.base import Failure, View, failure
+from api.schemas.base import Body, Failure, Name, View, failure
 from storage import models
 from storage.batches import Spending, StoppedBy
+
+MAX_STORED_QUESTIONS = 5_000
+MAX_LIFE_SECONDS = 31 * 86_400
+
+BatchCost = Annotated[Decimal, Field(gt=0, max_digits=18, decimal_places=10)]
 
 BatchStatus = Literal[
     "validating",
@@ -21,6 +29,40 @@ BatchStatus = Literal[
     "cancelled",
     "expired",
 ]
+
+
+class StoredBatch(Body):
+    """A file of questions that is kept, to be asked again and again."""
+
+    collection_id: str = Field(max_length=100, description="The collection to ask.")
+    name: Name = Field("questions", description="For people.")
+    questions: list[dict[str, Any]] = Field(
+        min_length=1,
+        max_length=MAX_STORED_QUESTIONS,
+        description="As the lines of a batch's file: `custom_id`, `question`, and what else a question may set.",
+    )
+    max_cost: BatchCost | None = Field(
+        None, description="No question is asked once the answers cost so much."
+    )
+    expires_after_seconds: int | None = Field(
+        None, ge=1, le=MAX_LIFE_SECONDS, description="What is not answered by then, is not."
+    )
+
+    def order(self) -> dict[str, Any]:
+        """As a schedule keeps it.
+
+        Raises:
+            InvalidInput: questions are wrong; the fault's line is the question's place among them.
+        """
+        file = "".join(json.dumps(question) + "\n" for question in self.questions).encode()
+        lines = parse_batch_file(self.name, file, on_invalid="refuse")
+        return {
+            "collection_id": self.collection_id,
+            "name": self.name,
+            "lines": [line.as_json() for line in lines],
+            "max_cost": None if self.max_cost is None else str(self.max_cost),
+            "expires_after_seconds": self.expires_after_seconds,
+        }
 
 
 class RequestCounts(View):

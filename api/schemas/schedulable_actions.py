@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from api.schemas.batches import StoredBatch
 from api.schemas.evaluations import NewEvaluation
 from api.schemas.extractions import NewExtraction
 from api.schemas.reports import NewCostReport
@@ -27,6 +28,7 @@ class Schedulable(Protocol):
 
 
 BODIES: Mapping[str, type[Schedulable]] = {
+    "batch": StoredBatch,
     "cost_report": NewCostReport,
     "extraction": NewExtraction,
     "evaluation": NewEvaluation,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.ids import AnswerId, BatchId, CollectionId, TenantId
-from generation.batches.registration import end_open_lines
+from generation.batches.registration import end_batch, end_open_lines
 from generation.question_sets.runner import MAX_IN_FLIGHT, Store, advance, asker_of
 from generation.questions import QuestionEstimate, QuestionParameters, register_question
 from storage.batches import NOTHING_SPENT, BatchRepository, ItemOutcome, StoppedBy
@@ -69,7 +69,7 @@ class BatchPipeline:
                 stopped_by = "max_cost" if _has_spent_all(session, batch) else "expired"
                 detail = _WHY_STOPPED[stopped_by].format(batch=batch)
                 end_open_lines(session, tenant_id, identifier, code=f"batch_{stopped_by}", detail=detail)
-            batches.complete(identifier, at=self._now(), stopped_by=stopped_by)
+            end_batch(session, tenant_id, identifier, at=self._now(), stopped_by=stopped_by)
         log.info(
             "batch.finished", batch_id=batch.id, num_questions=batch.num_questions, stopped_by=stopped_by
         )

@@ -6,7 +6,7 @@ Used by the API and by whatever ends jobs, so it imports no model.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,16 +15,18 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from accounting.holds import reserve
+from accounting.money import format_amount
 from core.clock import utc_now
 from core.errors import EmptyInput, TooLarge
 from core.ids import AnswerId, BatchId, CollectionId, JobId, TenantId
 from generation.question_sets.runner import cancel_answers
 from generation.questions import QuestionParameters
 from storage.answers import AnswerRepository
-from storage.batches import BatchRepository, NewItem
+from storage.batches import NOTHING_SPENT, BatchRepository, NewItem, StoppedBy
 from storage.collections import CollectionRepository
 from storage.jobs import JobRepository
 from storage.models import Batch
+from storage.webhooks import notify
 from tenancy.principal import Principal
 
 BATCH_KIND = "batch"
@@ -42,6 +44,20 @@ class BatchLine:
     question: str
     parameters: QuestionParameters
     problem: str = ""
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> BatchLine:
+        """What `as_json` gave."""
+        parameters = QuestionParameters.of_json(_DEFAULTS | stored["parameters"])
+        return cls(stored["custom_id"], stored["question"], parameters, stored.get("problem", ""))
+
+    def as_json(self) -> dict[str, Any]:
+        given = {
+            "custom_id": self.custom_id,
+            "question": self.question,
+            "parameters": _given(self.parameters),
+        }
+        return given | {"problem": self.problem} if self.problem else given
 
 
 def register_batch(
@@ -95,7 +111,33 @@ def close_batch(session: Session, tenant_id: TenantId, job_id: JobId, *, code: s
         return
     identifier = BatchId(batch.id)
     end_open_lines(session, tenant_id, identifier, code=code, detail=detail)
-    batches.complete(identifier, at=utc_now())
+    end_batch(session, tenant_id, identifier, at=utc_now())
+
+
+def reopen_batch(session: Session, tenant_id: TenantId, job_id: JobId) -> None:
+    """Have a closed batch go on with the lines that have no answer; invalid ones stay so.
+
+    Its time, where it has one, begins anew.
+    """
+    batches = BatchRepository(session, tenant_id)
+    batch = batches.find_by_job(job_id)
+    assert batch is not None  # made in the job's own transaction, and never deleted
+    expires_at = utc_now() + (batch.expires_at - batch.created_at) if batch.expires_at else None
+    batches.reopen(BatchId(batch.id), expires_at=expires_at, except_code=INVALID_LINE)
+
+
+def end_batch(
+    session: Session,
+    tenant_id: TenantId,
+    batch_id: BatchId,
+    *,
+    at: datetime,
+    stopped_by: StoppedBy | None = None,
+) -> None:
+    """Say that all its lines are done, to the tenant's webhooks too. Its job has ended in this transaction."""
+    batches = BatchRepository(session, tenant_id)
+    batches.complete(batch_id, at=at, stopped_by=stopped_by)
+    notify(session, tenant_id, "batch.finished", _event(session, tenant_id, batches.get(batch_id)))
 
 
 def end_open_lines(
@@ -109,6 +151,24 @@ def end_open_lines(
         if job.status == "succeeded":
             batches.settle(batch_id, positions[answer_id], "completed")
     batches.fail_open(batch_id, {"code": code, "detail": detail})
+
+
+def _event(session: Session, tenant_id: TenantId, batch: Batch) -> dict[str, Any]:
+    batch_id, path = BatchId(batch.id), f"/v1/batches/{batch.id}"
+    spent = BatchRepository(session, tenant_id).spending([batch_id]).get(batch_id, NOTHING_SPENT)
+    return {
+        "batch_id": batch.id,
+        "job_id": batch.job_id,
+        "collection_id": batch.collection_id,
+        "status": JobRepository(session, tenant_id).get(JobId(batch.job_id)).status,
+        "stopped_by": batch.stopped_by,
+        "num_questions": batch.num_questions,
+        "num_completed": batch.num_completed,
+        "num_failed": batch.num_failed,
+        "cost": format_amount(spent.cost),
+        "currency": spent.currency,
+        "links": {"batch": path, "output": f"{path}/output", "errors": f"{path}/errors"},
+    }
 
 
 def _require_countable(num_lines: int, name: str) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from cli.main import app
+from storage.batches import BatchRepository
 from storage.models import Job, LedgerEntry
 from tests.api_fixtures import House, make_document, open_house, serve
 
@@ -120,6 +121,31 @@ def test_an_evaluation_runs_from_what_the_schedule_kept(house: House, collection
     [evaluation, *_] = house.client.get("/v1/evaluations", headers=house.key("ask")).json()["items"]
     assert evaluation["job_id"] == run.json()["job_id"]
     assert (evaluation["parameters"]["num_passages"], evaluation["num_questions"]) == (3, 1)
+
+
+def test_a_batch_asks_the_kept_questions_each_time(house: House, collection_id: str) -> None:
+    questions = [{"question": "口径是多少？", "num_passages": 3}, {"custom_id": "b", "question": "How long?"}]
+    parameters = {"collection_id": collection_id, "questions": questions, "max_cost": "0.5"}
+    made = create(house, collection_id, action="batch", parameters=parameters)
+    assert made.status_code == 201, made.text
+    ran = [
+        house.client.post(f"/v1/schedules/{made.json()['id']}/run", headers=house.key("ask")).json()["job_id"]
+        for _ in range(2)
+    ]
+    batches = house.client.get("/v1/batches", headers=house.key("ask")).json()["items"]
+    assert {each["job_id"] for each in batches} == set(ran)
+    for batch in batches:
+        assert (batch["request_counts"]["total"], batch["max_cost"]) == (2, "0.5")
+        with house.services.database.read() as session:
+            items = BatchRepository(session, house.north).list_items(batch["id"])
+        assert [(item.custom_id, item.parameters) for item in items] == [
+            ("line-1", {"num_passages": 3}),
+            ("b", {}),
+        ]
+    wrong = create(
+        house, collection_id, action="batch", parameters=parameters | {"questions": [{"question": ""}]}
+    )
+    assert (wrong.status_code, wrong.json()["faults"][0]["line"]) == (422, 1)
 
 
 def test_the_same_idempotency_key_makes_one_schedule(house: House, collection_id: str) -> None:

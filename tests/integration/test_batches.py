@@ -20,7 +20,8 @@ from core.priority import BACKGROUND
 from generation.batches.pipeline import BatchPipeline
 from storage.job_run import JobRun
 from storage.jobs import JobQueue
-from storage.models import Answer, Job, OutboxMessage
+from storage.models import Answer, Job, OutboxMessage, WebhookDelivery
+from storage.webhooks import WebhookRepository
 from tests.api_fixtures import LEASE, OWNER, House, open_house
 
 LINES = [
@@ -222,6 +223,55 @@ def test_cancelling_keeps_what_was_answered(house: House) -> None:
         assert session.get_one(Job, second).status == "cancelled"
     again = house.client.post(f"/v1/batches/{batch['id']}/cancel", headers=house.key("ask"))
     assert again.json()["status"] == "cancelled"
+
+
+def test_a_cancelled_batch_tried_again_goes_on_with_what_has_no_answer(house: House) -> None:
+    data = jsonl(*LINES, {"custom_id": "bad", "question": ""})
+    batch = post(house, data, on_invalid="skip", expires_after_seconds=60).json()
+    look(house, batch)
+    first, second = waiting(house, batch)
+    answer(house, first)
+    retry = f"/v1/jobs/{batch['job_id']}/retry"
+    assert house.client.post(retry, headers=house.key("ask")).status_code == 409, "it has not ended"
+    house.client.post(f"/v1/batches/{batch['id']}/cancel", headers=house.key("ask"))
+    assert show(house, batch)["request_counts"] == {"total": 4, "completed": 1, "failed": 3}
+
+    assert house.client.post(retry, headers=house.key("ask")).status_code == 200
+    opened = show(house, batch)
+    assert opened["request_counts"] == {"total": 4, "completed": 1, "failed": 1}
+    assert (opened["status"], opened["finished_at"]) == ("in_progress", None)
+    assert opened["expires_at"] > batch["expires_at"]
+    look(house, batch)
+    again = waiting(house, batch)
+    assert (len(again), second in again) == (2, False)
+    for job_id in again:
+        answer(house, job_id)
+    assert look(house, batch) == "done"
+    assert show(house, batch)["request_counts"] == {"total": 4, "completed": 3, "failed": 1}
+    assert [line["custom_id"] for line in result_lines(house, batch, "errors")] == ["bad"]
+
+
+def test_webhooks_hear_of_each_end_where_its_results_are(house: House) -> None:
+    with house.services.database.write() as session:
+        WebhookRepository(session, house.north).create(
+            url="https://example.com", event_types=["batch.finished"], description="", secret="whsec_AA=="
+        )
+    batch = post(house, jsonl(LINES[0], LINES[1])).json()
+    look(house, batch)
+    answer(house, waiting(house, batch)[0])
+    house.client.post(f"/v1/batches/{batch['id']}/cancel", headers=house.key("ask"))
+    house.client.post(f"/v1/jobs/{batch['job_id']}/retry", headers=house.key("ask"))
+    look(house, batch)
+    answer(house, waiting(house, batch)[0])
+    look(house, batch)
+    with house.services.database.read() as session:
+        query = select(WebhookDelivery.payload).order_by(WebhookDelivery.created_at)
+        cancelled, done = session.scalars(query).all()
+    assert (cancelled["status"], cancelled["num_completed"], cancelled["num_failed"]) == ("cancelled", 1, 1)
+    assert (done["status"], done["num_completed"], done["num_failed"]) == ("succeeded", 2, 0)
+    assert done["cost"] == show(house, batch)["cost"]["amount"]
+    for path in done["links"].values():
+        assert get(house, path).status_code == 200
 
 
 def test_a_batch_that_expires_tells_of_what_it_did_not_answer(house: House) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from accounting.budgets import create_budget
 from accounting.ledger import Ledger
 from bootstrap.answer_services import ModelDefaults
+from bootstrap.job_kinds import retry_job
 from bootstrap.summary_quoting import quote_summary
 from bootstrap.summary_services import build_summary_pipeline
 from core.clock import utc_now
@@ -31,6 +32,7 @@ from storage.models import (
     BudgetHold,
     Chunk,
     Document,
+    Job,
     LedgerEntry,
     Page,
     Summary,
@@ -378,6 +380,22 @@ def test_a_cancelled_summary_keeps_its_documents(local: House) -> None:
     with pytest.raises(JobCancelled):
         pipeline(local).run(run)
     assert read(local, summary).outcome is None
+
+
+def test_a_cancelled_summary_tried_again_makes_only_the_nodes_that_it_lacks(local: House) -> None:
+    summary = register(local)
+    run = local.claim(JobId(summary.job_id))
+    assert pipeline(local, slice_seconds=0.0).run(run) == "yielded"
+    kept = {line.source for line in lines(local, summary)}
+    with local.database.write() as session:
+        JobRepository(session, local.principal.tenant_id).request_cancel(run.job.id)
+        assert JobQueue(session).finish(run.job.id, run.owner) == "cancelled"
+    with local.database.write() as session:
+        retry_job(session, session.get_one(Job, run.job.id), max_attempts=3)
+    assert pipeline(local).run(local.claim(run.job.id)) == "done"
+    assert read(local, summary).outcome == "complete"
+    by_node = [(line.source, line.stage) for line in lines(local, summary)]
+    assert len(by_node) == len(set(by_node)) > len(kept) > 0
 
 
 def test_an_empty_collection_is_refused(local: House) -> None:
