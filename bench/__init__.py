@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "restart": "bench.restart",
     "position_reuse": "bench.position_reuse",
     "prefix": "bench.prefix",
+    "chaos": "bench.chaos",
     "schedules": "bench.schedules",
     "summaries": "bench.summaries",
     "ledger": "bench.ledger",

@@ -1,0 +1,116 @@
+"""What is true once the dust has settled, read from SQL and held against what was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from bench.chaos_load import ANSWER_TOKENS, Promises
+from storage.job_states import FINAL_STATUSES
+from storage.models import Answer, Chunk, Document, Job, LedgerEntry, UploadedFile
+
+_LOST_CODES = ("worker_lost", "internal_error")
+"""Ends that are nobody's decision: a job that ended so did not do what was promised."""
+
+
+def lost_jobs(session: Session, promises: Promises) -> list[str]:
+    """What each lost job or file is: unknown, never ended, or ended by a fault of ours."""
+    jobs = {job.id: job for job in session.scalars(select(Job))}
+    lost = [f"{job_id}: accepted, yet unknown" for job_id in promises.job_ids - jobs.keys()]
+    for job in jobs.values():
+        if job.status not in FINAL_STATUSES:
+            lost.append(f"{job.id}: {job.kind} is {job.status}, attempt {job.attempt}")
+        elif job.status == "failed" and job.error_code in _LOST_CODES:
+            lost.append(f"{job.id}: {job.kind} failed: {job.error_code}: {job.error_detail}")
+    searchable = set(
+        session.scalars(
+            select(Document.content_hash).where(Document.deleted_at.is_(None), Document.status == "ready")
+        )
+    )
+    missing = promises.content_hashes.keys() - searchable
+    lost.extend(
+        f"{promises.content_hashes[each]}: its file {each[:12]} is not searchable" for each in missing
+    )
+    return lost
+
+
+def doubled_effects(session: Session) -> list[str]:
+    """Documents, chunks, answers and files that are there twice."""
+    doubled = _repeated(
+        session,
+        "document",
+        (Document.collection_id, Document.content_hash),
+        Document.deleted_at.is_(None),
+    )
+    doubled += _repeated(session, "chunk", (Chunk.document_id, Chunk.start, Chunk.end))
+    doubled += _repeated(session, "answer", (Answer.job_id,))
+    doubled += _repeated(session, "file", (UploadedFile.job_id, UploadedFile.position))
+    miscounted = select(Document.id, Document.num_chunks, func.count(Chunk.id)).join(
+        Chunk, Chunk.document_id == Document.id
+    )
+    rows = session.execute(miscounted.where(Document.status == "ready").group_by(Document.id)).all()
+    return doubled + [f"document {row[0]}: {row[2]} chunks of {row[1]}" for row in rows if row[1] != row[2]]
+
+
+def truncated_answers(session: Session, promises: Promises) -> list[str]:
+    """Answers that are said to be complete and are not, or that became others."""
+    truncated = []
+    answers = session.execute(
+        select(Answer).join(Job, Job.id == Answer.job_id).where(Job.status == "succeeded")
+    ).scalars()
+    for answer in answers:
+        asked = answer.parameters.get("min_tokens")
+        if answer.outcome == "answered" and asked and answer.completion_tokens < ANSWER_TOKENS:
+            truncated.append(f"{answer.id}: {answer.completion_tokens} tokens, {answer.finish_reason}")
+        if answer.id in promises.texts and promises.texts[answer.id] != (answer.text or ""):
+            truncated.append(f"{answer.id}: not what its reader was given")
+    return truncated
+
+
+def doubled_lines(session: Session) -> list[str]:
+    """Work that was billed twice, and answers billed for other tokens than they have."""
+    identity = (LedgerEntry.source, LedgerEntry.stage, LedgerEntry.price_stage, LedgerEntry.model)
+    twice = session.execute(
+        select(*identity)
+        .where(LedgerEntry.billed)
+        .group_by(*identity)
+        .having(func.count(LedgerEntry.attempt.distinct()) > 1)
+    ).all()
+    doubled = [f"{row.source}: {row.stage} is billed twice" for row in twice]
+    decoded = (
+        select(LedgerEntry.source, func.sum(LedgerEntry.num_tokens).label("num_tokens"))
+        .where(LedgerEntry.billed, LedgerEntry.stage == "decode")
+        .group_by(LedgerEntry.source)
+        .subquery()
+    )
+    wrong = session.execute(
+        select(Answer.id, Answer.completion_tokens, decoded.c.num_tokens)
+        .join(decoded, decoded.c.source == Answer.id)
+        .where(Answer.completion_tokens != decoded.c.num_tokens)
+    ).all()
+    return doubled + [f"{row[0]}: billed {row[2]} tokens of {row[1]}" for row in wrong]
+
+
+def ledger_tokens(session: Session, model: str) -> tuple[int, int]:
+    """Tokens of the model on the ledger, burned ones included: prompt, and completion."""
+    sums = dict(
+        session.execute(
+            select(LedgerEntry.price_stage, func.sum(LedgerEntry.num_tokens))
+            .where(LedgerEntry.model == model)
+            .group_by(LedgerEntry.price_stage)
+        )
+        .tuples()
+        .all()
+    )
+    prompt = int(sums.get("prefill_uncached", 0)) + int(sums.get("prefill_cached", 0))
+    return prompt, int(sums.get("decode", 0))
+
+
+def _repeated(session: Session, what: str, columns: Iterable[object], *where: object) -> list[str]:
+    keys = tuple(columns)
+    query = select(*keys).where(*where).group_by(*keys).having(func.count() > 1)  # type: ignore[call-overload]
+    return [
+        f"{what} {' '.join(str(value) for value in row)} is there twice" for row in session.execute(query)
+    ]
