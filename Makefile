@@ -30,10 +30,12 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 unit: setup
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile tests/unit
 
 test: check
-	$(BIN)/pytest tests/unit tests/integration tests/acceptance
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not engine" tests/unit tests/integration
+	$(BIN)/pytest -m engine tests/integration
+	$(BIN)/pytest tests/acceptance
 
 bench: setup
 	@set -e; for name in $$($(BIN)/python -m bench --list); do \

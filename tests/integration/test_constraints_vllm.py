@@ -24,6 +24,8 @@ from inference.registry import find_model
 from inference.tokenizers import HuggingFaceTokenizer
 from tests.integration.test_engine_vllm import free_port
 
+pytestmark = pytest.mark.engine
+
 pytest.importorskip("vllm")
 
 SUBJECTS = (

@@ -23,6 +23,8 @@ from inference.registry import find_model
 from inference.speculation_controls import expand_batch_to_tokens
 from inference.tokenizers import HuggingFaceTokenizer
 
+pytestmark = pytest.mark.engine
+
 pytest.importorskip("vllm")
 
 MODEL = "smollm2-135m-instruct"

@@ -52,6 +52,8 @@ from storage.database import Database
 from storage.models import LedgerEntry
 from tenancy.tenants import ensure_default_tenant
 
+pytestmark = pytest.mark.engine
+
 pytest.importorskip("vllm")
 
 

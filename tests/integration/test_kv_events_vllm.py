@@ -27,6 +27,8 @@ from inference.registry import find_model
 from inference.tracked_generator import TrackedEngine
 from tests.integration.test_engine_vllm import free_port
 
+pytestmark = pytest.mark.engine
+
 events = pytest.importorskip("vllm.distributed.kv_events")
 
 BLOCK = 32

@@ -26,6 +26,8 @@ from inference.protocols import GenerationRequest, SamplingParameters
 from inference.registry import find_model
 from tests.integration.test_engine_vllm import free_port
 
+pytestmark = pytest.mark.engine
+
 pytest.importorskip("vllm")
 
 MODEL = "smollm2-135m-instruct"

@@ -14,8 +14,8 @@ import pytest
 from core.errors import JobCancelled
 from inference.protocols import GenerationDelta, GenerationRequest
 from storage.database import Database
-from storage.migrate import upgrade
 from storage.prefix_leads import PrefixLeads
+from tests.databases import make_sqlite
 from tests.pipeline_fixtures import House, ScriptedGenerator, build_house
 
 MOONS = b"""# Moons
@@ -50,8 +50,7 @@ class SlowGenerator(ScriptedGenerator):
 
 @pytest.fixture
 def house(tmp_path: Path, redis_url: str) -> Iterator[House]:
-    database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
-    upgrade(database)
+    database = Database(make_sqlite(tmp_path / "longleaf.db"))
     leads = PrefixLeads(redis_url)
     built = build_house(
         database,

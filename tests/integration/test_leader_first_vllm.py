@@ -30,6 +30,8 @@ from storage.job_run import JobRun
 from storage.prefix_leads import PrefixLeads
 from tests.integration.test_engine_vllm import free_port
 
+pytestmark = pytest.mark.engine
+
 pytest.importorskip("vllm")
 
 NUM_CLIENTS = 4

@@ -17,8 +17,8 @@ from inference.small_model import ChatSmallModel
 from storage.conversations import ConversationRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
-from storage.migrate import upgrade
 from storage.models import Answer
+from tests.databases import make_sqlite
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
 SATURN = """# Saturn
@@ -40,8 +40,7 @@ NEPTUNE = "# Neptune\n\nNeptune has fourteen known moons. Triton is the largest 
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
-    upgrade(database)
+    database = Database(make_sqlite(tmp_path / "longleaf.db"))
     built = build_house(database, tmp_path / "home")
     files = {"saturn.md": SATURN, "土星.md": CHINESE, "neptune.md": NEPTUNE}
     job_id = built.upload({name: text.encode() for name, text in files.items()})

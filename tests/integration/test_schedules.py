@@ -21,13 +21,13 @@ from schedules.registration import change_schedule, register_schedule
 from schedules.scheduler import POLL_SECONDS, Scheduler
 from storage.database import Database
 from storage.jobs import JobRepository
-from storage.migrate import upgrade
 from storage.models import Job, OutboxMessage, Schedule, ScheduleRun, WebhookDelivery
 from storage.schedules import ScheduleRepository
 from storage.webhooks import WebhookRepository
 from tenancy.keys import issue_key
 from tenancy.principal import Principal, Scope
 from tenancy.tenants import create_tenant
+from tests.databases import make_sqlite
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -115,8 +115,7 @@ def world(database: Database) -> World:
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[World]:
     """On SQLite alone, for what both databases do alike."""
-    database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
-    upgrade(database)
+    database = Database(make_sqlite(tmp_path / "longleaf.db"))
     yield World(database)
     database.dispose()
 

@@ -27,7 +27,6 @@ from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
 from storage.jobs import JobQueue, JobRepository
-from storage.migrate import upgrade
 from storage.models import (
     BudgetHold,
     Chunk,
@@ -40,6 +39,7 @@ from storage.models import (
     SummaryNode,
 )
 from storage.summaries import SummaryRepository
+from tests.databases import make_sqlite
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
 TOPICS = ("roof", "budget", "school", "harbour", "garden", "bridge", "library", "market")
@@ -72,8 +72,7 @@ def house(database: Database, tmp_path: Path) -> House:
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[House]:
     """On SQLite alone, for what both databases do alike."""
-    database = Database(f"sqlite:///{tmp_path / 'longleaf.db'}")
-    upgrade(database)
+    database = Database(make_sqlite(tmp_path / "longleaf.db"))
     yield furnished(build_house(database, tmp_path))
     database.dispose()
 
