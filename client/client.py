@@ -570,6 +570,10 @@ class LongleafClient:
         params = {"collection_id": collection_id}
         yield from cast(Iterator[Evaluation], self._items("/v1/evaluations", params))
 
+    def delete_evaluation(self, evaluation_id: str) -> None:
+        """It must have ended; its answers can still be read one by one."""
+        self._send("DELETE", f"/v1/evaluations/{evaluation_id}")
+
     def list_evaluation_items(self, evaluation_id: str) -> Iterator[dict[str, Any]]:
         """Its questions in order, each with its answer and its metrics."""
         yield from self._items(f"/v1/evaluations/{evaluation_id}/items", {"limit": 200})

@@ -60,7 +60,7 @@ class EvaluationPipeline:
     def _load(self, run: JobRun) -> Evaluation:
         with self._database.read() as session:
             found = EvaluationRepository(session, run.job.tenant_id).find_by_job(run.job.id)
-        assert found is not None  # made in the job's own transaction, and never deleted
+        assert found is not None  # made in the job's own transaction, and kept while that is open
         return found
 
     def _finish(self, run: JobRun, evaluation: Evaluation) -> None:

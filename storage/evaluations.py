@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import String, cast, func, insert, select, update
+from sqlalchemy import String, cast, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import Conflict, NotFound
 from core.ids import AnswerId, CollectionId, ConversationId, EvaluationId, JobId, TenantId, new_id
 from storage.answers import AnswerRepository
 from storage.conversations import ConversationRepository
@@ -99,6 +99,25 @@ class EvaluationRepository:
         if collection_id is not None:
             query = query.where(Evaluation.collection_id == collection_id)
         return paginate(self._session, query, Evaluation, page)
+
+    def delete(self, evaluation_id: EvaluationId) -> None:
+        """With its questions and its report; the answers stay, and so does their bill.
+
+        Raises:
+            NotFound: an unknown or foreign id.
+            Conflict: it has not ended.
+        """
+        evaluation = self.get(evaluation_id)
+        if evaluation.finished_at is None:
+            raise Conflict(
+                f"Evaluation {evaluation_id} has not ended.",
+                remedy=f"Wait for it, or cancel its job {evaluation.job_id} first.",
+                evaluation_id=evaluation_id,
+                job_id=evaluation.job_id,
+            )
+        self._session.execute(
+            delete(Evaluation).where(Evaluation.id == evaluation_id, Evaluation.tenant_id == self._tenant_id)
+        )
 
     def collection_name(self, evaluation: Evaluation) -> str:
         """Of the collection that was asked, deleted or not."""

@@ -109,6 +109,13 @@ def get_evaluation(evaluation_id: str, principal: Asker, services: Services) -> 
         return _show(session, principal.tenant_id, [row])[0]
 
 
+@router.delete("/{evaluation_id}", status_code=204, responses=problems(404, 409))
+def delete_evaluation(evaluation_id: str, principal: Asker, services: Services) -> None:
+    """Delete an evaluation that has ended, with its report. Its answers can still be read one by one."""
+    with services.database.write() as session:
+        EvaluationRepository(session, principal.tenant_id).delete(EvaluationId(evaluation_id))
+
+
 @router.get("/{evaluation_id}/items", responses=problems(404))
 def list_evaluation_items(
     evaluation_id: str,

@@ -142,6 +142,23 @@ def show_evaluation(
         print_report(evaluation)
 
 
+@app.command("delete")
+def delete_evaluation(
+    context: typer.Context,
+    evaluation_id: EvaluationArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+) -> None:
+    """Delete an evaluation that has ended; its answers can still be read one by one."""
+    with connect(context, url=url, key=key) as client:
+        found = client.get_evaluation(evaluation_id)
+        if not yes:
+            typer.confirm(f"Delete {found['id']} ({found['name']}) with its report?", abort=True, err=True)
+        client.delete_evaluation(evaluation_id)
+    say(f"Evaluation {evaluation_id} is deleted.")
+
+
 @app.command("compare")
 def compare_evaluations(
     context: typer.Context,

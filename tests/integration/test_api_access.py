@@ -71,6 +71,7 @@ SCOPES = {
     "create_evaluation": {"ask"},
     "list_evaluations": {"ask"},
     "get_evaluation": {"ask"},
+    "delete_evaluation": {"ask"},
     "list_evaluation_items": {"ask"},
     "get_evaluation_report": {"ask"},
     "compare_evaluations": {"ask"},

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from api.request_limits import MAX_JSON_BYTES
 from core.ids import JobId, TenantId
 from evaluation.pipeline import EvaluationPipeline
 from storage.job_run import JobRun
 from storage.jobs import JobQueue
+from storage.models import EvaluationItem
 from tests.api_fixtures import LEASE, OWNER, House, cite, make_document, open_house
 
 QUESTIONS = [
@@ -200,6 +202,24 @@ def test_a_repeated_request_makes_one_evaluation(house: House) -> None:
     assert again.json()["id"] == first.json()["id"]
     other = house.client.post("/v1/evaluations", headers=headers, json=body | {"name": "other"})
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+
+
+def test_an_ended_evaluation_is_deleted_and_its_answers_stay(house: House) -> None:
+    evaluation = create(house).json()
+    path, headers = f"/v1/evaluations/{evaluation['id']}", house.key("ask")
+    early = house.client.delete(path, headers=headers)
+    assert (early.status_code, early.json()["code"]) == (409, "conflict")
+    work(house, evaluation["job_id"])
+    asked = [item["result"]["answer_id"] for item in get(house, f"{path}/items").json()["items"]]
+    assert house.client.delete(path, headers=house.key("ask", tenant=house.south)).status_code == 404
+    assert house.client.delete(path, headers=headers).status_code == 204
+    for gone in (path, f"{path}/items", f"{path}/report.html"):
+        assert get(house, gone).status_code == 404
+    assert get(house, "/v1/evaluations").json()["items"] == []
+    assert [get(house, f"/v1/answers/{each}").status_code for each in asked] == [200, 200]
+    assert get(house, f"/v1/jobs/{evaluation['job_id']}").json()["status"] == "succeeded"
+    with house.services.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(EvaluationItem)) == 0
 
 
 def test_another_tenants_evaluation_does_not_exist(house: House) -> None:

@@ -101,6 +101,9 @@ class FakeApi(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self.rfile.read(int(self.headers["Content-Length"])))
 
+    def do_DELETE(self) -> None:
+        self._answer(b"")
+
     def _answer(self, body: bytes) -> None:
         path, _, query = self.path.partition("?")
         self.server.sent.append((self.command, path, body))
@@ -129,6 +132,7 @@ class Server(ThreadingHTTPServer):
             ("POST", "/v1/evaluations"): EVALUATION | {"status": "queued", "report": None},
             ("GET", "/v1/jobs/job_1"): JOB | {"id": "job_1", "progress": {"questions_done": 5}},
             ("GET", "/v1/evaluations/eval_1"): EVALUATION,
+            ("DELETE", "/v1/evaluations/eval_1"): None,
             ("GET", "/v1/evaluations/eval_1/items"): {"items": [{"position": 0}], "next_cursor": None},
             ("GET", "/v1/evaluations"): {"items": [EVALUATION], "next_cursor": None},
             ("GET", "/v1/evaluations/eval_1/comparisons/eval_2"): COMPARISON,
@@ -233,6 +237,13 @@ def test_json_on_standard_output_stands_alone(server: Server) -> None:
     shown = json.loads(server.run("show", "eval_1", "--json", "-").stdout)
     assert (shown["id"], shown["items"]) == ("eval_1", [{"position": 0}])
     assert json.loads(server.run("compare", "eval_1", "eval_2", "--json", "-").stdout) == COMPARISON
+
+
+def test_an_evaluation_is_deleted_when_that_is_meant(server: Server) -> None:
+    assert server.run("delete", "eval_1").exit_code == 1, "nobody says yes"
+    assert server.run("delete", "eval_1", "--yes").exit_code == 0
+    deleted = [path for method, path, _ in server.sent if method == "DELETE"]
+    assert deleted == ["/v1/evaluations/eval_1"]
 
 
 def test_evaluations_are_listed(server: Server) -> None:
