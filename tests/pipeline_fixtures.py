@@ -93,6 +93,7 @@ class ScriptedGenerator:
             accepts_cache_salt=True,
             accepts_priority=True,
             stops_repetition=True,
+            keeps_context=True,
             reports_logprobs=True,
             reports_token_ids=True,
         )

@@ -133,7 +133,7 @@ def test_the_stack_outlives_its_parts_and_leaves_nothing(
     assert (stopped[0], set(stopped[1:3]), stopped[3:]) == (
         "api",
         {"interactive", "ingest"},
-        ["relay", "valkey"],
+        ["delivery", "relay", "valkey"],
     )
     assert processes_of(settings.root) == []
 
