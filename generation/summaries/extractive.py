@@ -38,6 +38,7 @@ CENTRALITY, COMMON_WORDS, LEAD, ASKED = 0.5, 2.0, 0.5, 2.0
 
 On 13 texts of SQuALITY, QMSum, GovReport and VCSum with multilingual-e5-small, at the length of their
 references: ROUGE-L 0.173, where centrality alone gives 0.153, common words alone 0.164, the lead 0.150.
+These weights were chosen on the same texts, among seventeen settings, so the first figure flatters them.
 """
 
 DIVERSITY = {"summary": 0.5, "key_points": 1.0, "changes_since_last": 0.5, "prompt": 0.5}
