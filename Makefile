@@ -33,7 +33,7 @@ unit: setup
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile tests/unit
 
 test: check
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not engine" tests/unit tests/integration
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not engine" tests/integration tests/unit
 	$(BIN)/pytest -m engine tests/integration
 	$(BIN)/pytest tests/acceptance
 
