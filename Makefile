@@ -30,10 +30,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 unit: setup
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile tests/unit
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile tests/unit
 
 test: check
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not engine" tests/integration tests/unit
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not engine" tests/integration tests/unit
 	$(BIN)/pytest -m engine tests/integration
 	$(BIN)/pytest tests/acceptance
 
