@@ -111,11 +111,12 @@ def generate(
     return text, reason
 
 
-def test_every_form_is_kept_over_a_hundred_prompts_of_both_languages(
+def test_every_form_is_kept_in_both_languages(
     client: CompletionsClient, tokenizer: HuggingFaceTokenizer
 ) -> None:
-    tasks = [(form, subject) for form in FORMS for subject in SUBJECTS]
-    assert len(tasks) >= 100
+    # One subject of each language for a form; `longleaf bench sampling` asks a hundred prompts.
+    tasks = [(form, subject) for i, form in enumerate(FORMS) for subject in SUBJECTS[i % 5 :: 5]]
+    assert len(tasks) == 2 * len(FORMS)
 
     def kept(task: tuple[OutputFormat, str]) -> list[str]:
         form, subject = task
