@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from core.clock import utc_now
 from core.errors import Conflict, NotFound
 from core.ids import AnswerId, CollectionId, ConversationId, EvaluationId, JobId, TenantId, new_id
-from storage.answers import AnswerRepository
+from storage.answers import ANSWER_KIND, AnswerRepository
 from storage.conversations import ConversationRepository
 from storage.models import Collection, Evaluation, EvaluationItem, Job, LedgerEntry
 from storage.paging import Page, PageRequest, paginate
@@ -208,7 +208,7 @@ class EvaluationRepository:
                 id=new_id("job"),
                 tenant_id=self._tenant_id,
                 collection_id=conversation.collection_id,
-                kind="answer",
+                kind=ANSWER_KIND,
                 queue="interactive",
                 status="succeeded",
                 payload={},

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.ids import AnswerId, CollectionId, DocumentId, JobId, KeyId, TenantId
 from core.priority import BACKGROUND
+from storage.answers import ANSWER_KIND
 from storage.models import Answer, Document, Job, UploadedFile
 
 
@@ -85,7 +86,7 @@ def count_awaited_answers(session: Session, tenant_id: TenantId, key_id: KeyId |
     query = select(func.count()).where(
         Job.tenant_id == tenant_id,
         Job.status.in_(("queued", "running")),
-        Job.kind == "answer",
+        Job.kind == ANSWER_KIND,
         Job.priority != BACKGROUND,
     )
     if key_id is not None:
@@ -96,6 +97,6 @@ def count_awaited_answers(session: Session, tenant_id: TenantId, key_id: KeyId |
 def count_background_answers(session: Session) -> int:
     """Questions of all tenants that are to be answered when nobody waits, and are not yet."""
     query = select(func.count()).where(
-        Job.status.in_(("queued", "running")), Job.kind == "answer", Job.priority == BACKGROUND
+        Job.status.in_(("queued", "running")), Job.kind == ANSWER_KIND, Job.priority == BACKGROUND
     )
     return session.scalar(query) or 0

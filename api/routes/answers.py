@@ -9,14 +9,14 @@ from fastapi.responses import StreamingResponse
 from api import streaming
 from api.answer_views import AnswerReader, show_answers
 from api.authentication import Asker
+from api.collection_filter import find_wanted
 from api.dependencies import JobEvents, NewestFirst, Services
 from api.problems import request_id_of
 from api.routes.documented import problems
 from api.schemas.answers import Answer
 from api.schemas.base import ListOf
-from core.ids import AnswerId, CollectionId, JobId
+from core.ids import AnswerId, JobId
 from storage.answers import AnswerRepository
-from storage.collections import CollectionRepository
 
 router = APIRouter(prefix="/v1/answers", tags=["answers"], responses=problems(401, 403, 422))
 
@@ -31,10 +31,8 @@ def list_answers(
     ] = None,
 ) -> ListOf[Answer]:
     """The tenant's answers, newest first."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         rows = AnswerRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
         items = show_answers(session, principal.tenant_id, rows.items)
     return ListOf(items=items, next_cursor=rows.next_cursor)

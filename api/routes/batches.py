@@ -13,6 +13,7 @@ from starlette.datastructures import UploadFile
 from api.authentication import Asker
 from api.batch_file import OnInvalid, parse_batch_file
 from api.batch_results import as_csv, as_jsonl
+from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import IdempotencyKey, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.job_events import FINISHED
@@ -26,7 +27,6 @@ from core.ids import BatchId, CollectionId, JobId, TenantId, content_hash
 from generation.batches.registration import register_batch
 from storage import models
 from storage.batches import NOTHING_SPENT, BatchRepository, ItemOutcome
-from storage.collections import CollectionRepository
 from storage.jobs import JobRepository
 from storage.listings import Listings
 from tenancy.principal import Principal
@@ -145,15 +145,11 @@ def list_batches(
     page: NewestFirst,
     principal: Asker,
     services: Services,
-    collection_id: Annotated[
-        str | None, Query(max_length=100, description="Only those of this collection.")
-    ] = None,
+    collection_id: OfCollection = None,
 ) -> ListOf[Batch]:
     """The tenant's batches, newest first."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         rows = BatchRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
         items = _show(session, principal.tenant_id, rows.items)
     return ListOf(items=items, next_cursor=rows.next_cursor)

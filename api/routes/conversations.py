@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from api.answer_views import show_answers
 from api.asking import RESPONSES, Asking
 from api.authentication import Asker
+from api.collection_filter import find_wanted
 from api.dependencies import IdempotencyKey, JobEvents, NewestFirst, OldestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -67,10 +68,8 @@ def list_conversations(
     ] = None,
 ) -> ListOf[Conversation]:
     """The tenant's conversations, the newest first; those deleted are left out."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         rows = ConversationRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
     return ListOf(items=[Conversation.of(row) for row in rows.items], next_cursor=rows.next_cursor)
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from api.authentication import Asker
 from api.budget_headers import warning_headers
+from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -22,7 +23,6 @@ from evaluation.registration import register_evaluation
 from evaluation.report import summarize
 from generation.questions import QuestionParameters
 from storage import models
-from storage.collections import CollectionRepository
 from storage.evaluations import EvaluationRepository
 from storage.jobs import JobRepository
 from storage.listings import Listings
@@ -87,15 +87,11 @@ def list_evaluations(
     page: NewestFirst,
     principal: Asker,
     services: Services,
-    collection_id: Annotated[
-        str | None, Query(max_length=100, description="Only those of this collection.")
-    ] = None,
+    collection_id: OfCollection = None,
 ) -> ListOf[Evaluation]:
     """The tenant's evaluations, newest first."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         rows = EvaluationRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
         items = _show(session, principal.tenant_id, rows.items)
     return ListOf(items=items, next_cursor=rows.next_cursor)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
 from api.budget_headers import warning_headers
+from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -17,7 +18,6 @@ from core.ids import CollectionId, DocumentId, ExtractionId, JobId, TenantId
 from generation.extraction_tables.registration import register_extraction
 from generation.extraction_tables.table_csv import table_as_csv
 from storage import models
-from storage.collections import CollectionRepository
 from storage.extractions import ExtractionRepository
 from storage.listings import Listings
 
@@ -75,15 +75,11 @@ def list_extractions(
     page: NewestFirst,
     principal: Asker,
     services: Services,
-    collection_id: Annotated[
-        str | None, Query(max_length=100, description="Only those of this collection.")
-    ] = None,
+    collection_id: OfCollection = None,
 ) -> ListOf[Extraction]:
     """The tenant's extractions, newest first."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         rows = ExtractionRepository(session, principal.tenant_id).list_page(page, collection_id=wanted)
         items = _show(session, principal.tenant_id, rows.items)
     return ListOf(items=items, next_cursor=rows.next_cursor)

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
+from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
 from api.routes.documented import problems
@@ -22,7 +23,6 @@ from generation.summaries.comparison import compare_statements
 from generation.summaries.registration import register_summary
 from generation.summaries.rendering import SummaryPage, render_html, render_markdown
 from storage import models
-from storage.collections import CollectionRepository
 from storage.listings import Listings
 from storage.summaries import PagesRead, SummaryRepository
 
@@ -96,18 +96,14 @@ def list_summaries(
     page: NewestFirst,
     principal: Asker,
     services: Services,
-    collection_id: Annotated[
-        str | None, Query(max_length=100, description="Only those of this collection.")
-    ] = None,
+    collection_id: OfCollection = None,
     versions_of: Annotated[
         str | None, Query(max_length=100, description="Only versions of the summary of this id.")
     ] = None,
 ) -> ListOf[Summary]:
     """The tenant's summaries, newest first."""
-    wanted = None if collection_id is None else CollectionId(collection_id)
     with services.database.read() as session:
-        if wanted is not None:
-            CollectionRepository(session, principal.tenant_id).get(wanted)
+        wanted = find_wanted(session, principal.tenant_id, collection_id)
         one = None if versions_of is None else _get(session, principal.tenant_id, versions_of)
         rows = SummaryRepository(session, principal.tenant_id).list_page(
             page, collection_id=wanted, versions_of=one
