@@ -19,6 +19,7 @@ from core.clock import Clock, utc_now
 from core.errors import InvalidInput
 from core.ids import TenantId, new_id
 from core.usage import TokenUsage
+from storage.engine_requests import forget_requests
 from storage.insertion import insert_if_absent
 from storage.models import LedgerEntry
 
@@ -83,6 +84,7 @@ class Ledger:
 
         A second call for the same source, attempt and stages writes nothing and gives what the first
         one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
+        What the journal has of requests of the lines' jobs is forgotten: it is on the ledger now.
 
         Raises:
             InvalidInput: a line has a negative count (a correction is `accounting.corrections`'), or two have one source, attempt, stages and model.
@@ -107,6 +109,8 @@ class Ledger:
         entries = [LedgerEntry(**row) for row in rows] if is_new else _find(session, tenant_id, written)
         new_ids = {row["id"] for row in rows}
         charge(session, tenant_id, [entry for entry in entries if entry.id in new_ids])
+        if job_ids := {line.job_id for line in written if line.job_id}:
+            forget_requests(session, job_ids)
         return entries
 
 

@@ -120,9 +120,6 @@ class UnheardEvents(EventBus):
     def publish(self, job_id: JobId, event: str, data: Mapping[str, Any]) -> None:
         """Nobody listens."""
 
-    def last_event(self, job_id: JobId, event: str) -> None:
-        """Nothing was ever said."""
-
 
 def run_conversation(
     bed: SearchBed,

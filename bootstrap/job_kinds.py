@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy.orm import Session
 
 from accounting.holds import reserve, settle
+from accounting.ledger import Ledger
+from accounting.lost_requests import settle_lost_requests
 from accounting.stored_reports import COST_REPORT_KIND
-from core.errors import Conflict
+from core.errors import Conflict, LongleafError
 from core.ids import ConversationId, JobId, TenantId
 from evaluation.registration import EVALUATE_KIND, close_evaluation
 from generation.batches.registration import BATCH_KIND, close_batch, reopen_batch
@@ -32,9 +35,15 @@ from storage.uploads import UploadedFileRepository
 from storage.webhooks import WEBHOOK_KIND, close_delivery, notify_job_finished
 from tenancy.principal import Scope
 
+log = structlog.get_logger()
+
 
 def _nothing_is_open(session: Session, job: Job) -> None:
     """What such a job had begun shows by the job's own row how it ended."""
+
+
+def _job_itself(session: Session, job: Job) -> str:
+    return job.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +52,22 @@ class JobKind:
 
     `close` closes what one that ended without success has left open, in the transaction that ends it.
     `reopen` opens again what was closed, for another try, and says how many parts of it have attempts
-    of their own; None where what was closed cannot be opened.
+    of their own; None where what was closed cannot be opened. `source`: what ledger entries of lost
+    attempts say was paid for.
     """
 
     scope: Scope
     close: Callable[[Session, Job], None] = _nothing_is_open
     reopen: Callable[[Session, Job], int] | None = None
+    source: Callable[[Session, Job], str] = _job_itself
 
 
 def _nothing_was_closed(session: Session, job: Job) -> int:
     return 0
+
+
+def _answer_id(session: Session, job: Job) -> str:
+    return AnswerRepository(session, TenantId(job.tenant_id)).get_by_job(JobId(job.id)).id
 
 
 def _reopen_answer(session: Session, job: Job) -> int:
@@ -106,7 +121,7 @@ def _close_evaluation(session: Session, job: Job) -> None:
 
 
 JOB_KINDS: Mapping[str, JobKind] = {
-    ANSWER_KIND: JobKind(Scope.ASK, reopen=_reopen_answer),
+    ANSWER_KIND: JobKind(Scope.ASK, reopen=_reopen_answer, source=_answer_id),
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     BATCH_KIND: JobKind(Scope.ASK, close=_close_batch, reopen=_reopen_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
@@ -120,6 +135,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)
+_LEDGER = Ledger()
 
 
 def kind_of(name: str) -> JobKind:
@@ -149,8 +165,27 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
     return jobs.retry(JobId(job.id), more_attempts=max_attempts * (num_parts + 1))
 
 
+def settle_lost(session: Session, job: Job) -> None:
+    """Put what workers of the job had engines do before they died on the ledger, and on nobody's bill.
+
+    To be called when no worker holds it. A price that is missing is logged, and holds up nothing.
+    """
+    if not job.attempt:
+        return
+    try:
+        with session.begin_nested():
+            source = kind_of(job.kind).source(session, job)
+            num_tokens = settle_lost_requests(session, _LEDGER, job, source=source)
+    except LongleafError as error:
+        log.warning("job.not_settled", job_id=job.id, code=error.code)
+        return
+    if num_tokens:
+        log.info("job.lost_requests_settled", job_id=job.id, num_tokens=num_tokens)
+
+
 def finish_job(session: Session, job: Job) -> None:
     """What is due when a job has ended, whoever ended it: every database that jobs end in is given this."""
+    settle_lost(session, job)
     if job.status != "succeeded":
         kind_of(job.kind).close(session, job)
     notify_job_finished(session, job)

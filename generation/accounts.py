@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import structlog
-
 from accounting.billing import BurnReason, burned
 from accounting.ledger import Ledger, LedgerLine, Stage, generation_lines
 from accounting.money import cost_of, format_amount
@@ -17,11 +15,8 @@ from generation.asked_question import Question
 from generation.consumption import Consumption
 from inference.protocols import Generator
 from storage.database import Database
-from storage.events import EventBus
 from storage.jobs import ClaimedJob
 from storage.models import LedgerEntry
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +24,6 @@ class AnswerAccounts:
     """Each attempt has lines of its own; those of the one that succeeds are billed."""
 
     database: Database
-    events: EventBus
     ledger: Ledger
     generator: Generator
 
@@ -50,21 +44,6 @@ class AnswerAccounts:
         """Put lines on the ledger and on nobody's bill."""
         with self.database.write() as session:
             self.ledger.record(session, job.tenant_id, burned(lines, reason))
-
-    def settle_lost_attempt(self, job: ClaimedJob, question: Question) -> None:
-        """Put on the ledger what an attempt whose worker died is known to have decoded.
-
-        Its last event has the engine's own count; an attempt that failed in good order has
-        recorded its lines itself, and then this writes nothing.
-        """
-        if job.attempt == 1:
-            return
-        last = self.events.last_event(job.id, "delta")
-        if last is None or "usage" not in last or last["attempt"] >= job.attempt:
-            return
-        lost = Consumption(usage=TokenUsage(**last["usage"]))
-        self.record_burned(job, self.lines(job, question, last["attempt"], lost), BurnReason.LOST)
-        log.info("answer.lost_attempt_settled", answer_id=question.answer_id, attempt=last["attempt"])
 
 
 def priced_samples(samples: Mapping[str, Any], entries: Sequence[LedgerEntry]) -> dict[str, Any]:

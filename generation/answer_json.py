@@ -8,7 +8,6 @@ from typing import Any
 from core.usage import TokenUsage
 from generation.asked_question import Question
 from generation.consumption import Consumption
-from inference.protocols import EngineInfo
 from retrieval.extraction import Extraction
 from retrieval.passages import Passage
 from storage.jobs import ClaimedJob
@@ -34,17 +33,6 @@ def usage_json(usage: TokenUsage) -> dict[str, int]:
         "prompt_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
         "completion_tokens": usage.completion_tokens,
-    }
-
-
-def told_usage(usage: TokenUsage, attempt: int, engine: EngineInfo) -> dict[str, Any]:
-    """What a `delta` event says of its attempt's cost so far: should the worker die, whoever ends the job
-    finds here what was burned."""
-    return {
-        "usage": usage_json(usage),
-        "attempt": attempt,
-        "model": engine.model,
-        "model_revision": engine.revision,
     }
 
 

@@ -99,7 +99,7 @@ class AnswerPipeline:
             is_brief=is_brief,
             small_model=small_model,
         )
-        self._accounts = AnswerAccounts(database, events, ledger, generator)
+        self._accounts = AnswerAccounts(database, ledger, generator)
         self._verifier = CitationVerifier(database)
         self._tracer = tracer
 
@@ -107,7 +107,6 @@ class AnswerPipeline:
         """Answer the job's question; the answer's row then has everything the API shows."""
         started_at = time.monotonic()
         question = self._load(run.job)
-        self._accounts.settle_lost_attempt(run.job, question)
         event = "started" if run.job.attempt == 1 else "restart"
         self._events.publish(run.job.id, event, {"attempt": run.job.attempt})
         attempt = Attempt(run, question, SentenceVectors(self._embedder), started_at)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from core.usage import TokenUsage
 from generation.agreement import agreement_of
-from generation.answer_json import told_usage
 from generation.attempt import Attempt
 from generation.attribution import strip_marks
 from generation.instructions import REFUSALS
@@ -17,9 +15,6 @@ from generation.quoted import parse_quoted
 from generation.samples import draw_samples, sample_requests, samples_json, summed_timings
 from inference.protocols import GenerationRequest, Generator
 from retrieval.passages import Passage
-from storage.events import EventBus
-
-_TELL_SECONDS = 1.0
 
 
 def is_refusal(text: str) -> bool:
@@ -31,8 +26,7 @@ def is_refusal(text: str) -> bool:
 class SampledWriter:
     """Draws `Question.num_samples` answers. One instance serves all threads of a worker."""
 
-    def __init__(self, *, events: EventBus, generator: Generator, leaders: LeaderFirst) -> None:
-        self._events = events
+    def __init__(self, *, generator: Generator, leaders: LeaderFirst) -> None:
         self._generator = generator
         self._leaders = leaders
 
@@ -56,20 +50,13 @@ class SampledWriter:
         info = self._generator.info()
         requests = sample_requests(request, attempt.question.num_samples)
         traced = [attempt.trace.begin(prompt, each, engine=info) for each in requests]
-        consumption, told_at = attempt.consumption, 0.0
+        consumption = attempt.consumption
         with self._leaders.lead(attempt, prompt, engine=info) as lead:
 
             def on_usage(usage: TokenUsage) -> None:
-                nonlocal told_at
                 consumption.usage = usage
-                if not usage.completion_tokens:
-                    return
-                lead.first_token()
-                if time.monotonic() - told_at >= _TELL_SECONDS:
-                    told_at = time.monotonic()
-                    # Should this worker die, the next one finds here what was burned.
-                    data = {"text": "", **told_usage(usage, attempt.run.job.attempt, info)}
-                    self._events.publish(attempt.run.job.id, "delta", data)
+                if usage.completion_tokens:
+                    lead.first_token()
 
             samples = draw_samples(
                 self._generator,

@@ -13,7 +13,6 @@ from accounting.stages import Stage
 from core.errors import TooLong
 from core.settings import AskSettings
 from generation.answer_draft import Draft, Statement
-from generation.answer_json import told_usage
 from generation.attempt import Attempt
 from generation.attribution import attribute, strip_marks
 from generation.constrained_writer import ConstrainedWriter, LaidOut
@@ -68,7 +67,7 @@ class AnswerWriter:
             small_model=small_model,
             is_brief=is_brief,
         )
-        self._sampled = SampledWriter(events=events, generator=generator, leaders=leaders)
+        self._sampled = SampledWriter(generator=generator, leaders=leaders)
         self._settings = settings
         self._events = events
         self._generator = generator
@@ -267,7 +266,7 @@ class AnswerWriter:
         kept: KeptText | None,
         constraint: OutputConstraint | None = None,
     ) -> tuple[str, str]:
-        """The generated text and why it ended; each delta is published with its cumulative usage."""
+        """The generated text and why it ended; each delta is published."""
         job, consumption = attempt.run.job, attempt.consumption
         before, engine_before = consumption.usage, consumption.engine
         request = self._request(attempt, prompt, kept, constraint)
@@ -292,11 +291,7 @@ class AnswerWriter:
                     consumption.engine = engine_before.then(delta.timings)
                 if not delta.text:
                     continue
-                data = {
-                    "text": delta.text,
-                    "after": len(text) - len(delta.text),
-                    **told_usage(consumption.usage, job.attempt, self._generator.info()),
-                }
+                data = {"text": delta.text, "after": len(text) - len(delta.text)}
                 self._events.publish(job.id, "delta", data)
         attempt.note_cached(consumption.usage.cached_tokens - before.cached_tokens)
         return text.strip(), finish_reason

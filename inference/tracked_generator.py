@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from core.errors import EngineIncapable
+from core.request_journal import JournalEntry, current_journal
 from core.usage import TokenUsage
 from inference.engine_metrics import EngineCache, EngineCounters
 from inference.engine_time import EngineShare, EngineTime
@@ -111,16 +112,18 @@ class TrackedGenerator:
 
     @contextmanager
     def stream(self, request: GenerationRequest) -> Iterator[Iterator[GenerationDelta]]:
-        prefixes, salt = self.prefixes, self._salt(request)
-        reports = self.info().reports_cached_tokens
+        prefixes, salt, info = self.prefixes, self._salt(request), self.info()
+        reports = info.reports_cached_tokens
         watched = _Watched(num_cached=prefixes.num_cached(salt, request.prompt_token_ids) if reports else 0)
         prompt = prefixes.sent(salt, request.prompt_token_ids)
         share = self._time.begin()
+        entry = current_journal().open(info.model, info.revision)
         try:
             with self._generator.stream(request) as deltas:
-                yield self._watch(deltas, watched, share, lambda: prefixes.computed(prompt))
+                yield self._watch(deltas, watched, share, entry, lambda: prefixes.computed(prompt))
         finally:
             share.end()
+            entry.close()
             if watched.has_begun:
                 # Cached tokens are named at the end only.
                 prefixes.finished(
@@ -146,6 +149,7 @@ class TrackedGenerator:
         deltas: Iterator[GenerationDelta],
         watched: _Watched,
         share: EngineShare,
+        entry: JournalEntry,
         begin: Callable[[], None],
     ) -> Iterator[GenerationDelta]:
         for delta in deltas:
@@ -154,7 +158,9 @@ class TrackedGenerator:
             if not watched.has_begun and (delta.text or delta.usage.completion_tokens):
                 watched.has_begun = True
                 begin()
-            yield replace(delta, usage=self._measured(delta, watched, share))
+            usage = self._measured(delta, watched, share)
+            entry.used(usage)
+            yield replace(delta, usage=usage)
 
     def _measured(self, delta: GenerationDelta, watched: _Watched, share: EngineShare) -> TokenUsage:
         """The usage so far with its share of time, and with what was known to be cached until the

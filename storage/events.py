@@ -65,17 +65,5 @@ class EventBus:
         except redis.RedisError as error:
             log.warning("event.publish_failed", job_id=job_id, kind=event, error=str(error))
 
-    def last_event(self, job_id: JobId, event: str) -> dict[str, Any] | None:
-        """The data of the newest event of that kind, None where there is none or Redis is away."""
-        try:
-            entries: Any = self.client.xrevrange(stream_key(job_id), count=64)
-        except redis.RedisError:
-            return None
-        for _, fields in entries:
-            if fields[b"event"].decode() == event:
-                data: dict[str, Any] = json.loads(fields[b"data"])
-                return data
-        return None
-
     def close(self) -> None:
         self.client.close()

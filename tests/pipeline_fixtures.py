@@ -16,6 +16,7 @@ from accounting.ledger import Ledger
 from accounting.price_book import load_price_book
 from accounting.price_sync import sync_price_book
 from bootstrap.answer_services import ModelDefaults, build_answer_pipeline
+from bootstrap.job_kinds import settle_lost
 from core.clock import utc_now
 from core.ids import AnswerId, CollectionId, JobId, KeyId, TenantId, new_id
 from core.settings import Settings, load_settings
@@ -142,10 +143,6 @@ class SilentEvents(EventBus):
     def publish(self, job_id: JobId, event: str, data: Mapping[str, object]) -> None:
         self.published.append((job_id, event, data))
 
-    def last_event(self, job_id: JobId, event: str) -> dict[str, object] | None:
-        found = [dict(data) for job, kind, data in self.published if (job, kind) == (job_id, event)]
-        return found[-1] if found else None
-
 
 @dataclass
 class House:
@@ -203,7 +200,8 @@ class House:
         owner = uuid.uuid4().hex
         with self.database.write() as session:
             job = JobQueue(session).claim_job(job_id, owner, lease=timedelta(seconds=60))
-        assert job is not None
+            assert job is not None
+            settle_lost(session, session.get_one(Job, job_id))
         return JobRun(job=job, owner=owner, checkpoint=lambda: None)
 
     def lose_worker(self, job_id: JobId) -> None:

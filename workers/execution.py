@@ -14,6 +14,7 @@ from typing import Protocol
 
 import structlog
 
+from bootstrap.job_kinds import settle_lost
 from core.cancellation import Checkpoint, watching
 from core.clock import utc_now
 from core.errors import (
@@ -28,11 +29,14 @@ from core.errors import (
 )
 from core.ids import JobId
 from core.priority import working_at
+from core.request_journal import journaling
 from core.settings import WorkerSettings
 from storage.database import Database
 from storage.events import EventBus
 from storage.job_run import JobRun, RunOutcome, raise_unless_held, unwanted
 from storage.jobs import ClaimedJob, JobQueue, LeaseState
+from storage.models import Job
+from workers.request_journal import JobJournal
 
 log = structlog.get_logger()
 
@@ -115,11 +119,17 @@ class JobExecutor:
         lease = timedelta(seconds=self._settings.lease_seconds)
         with self._database.write() as session:
             job = JobQueue(session).claim_job(job_id, owner, lease=lease)
+            if job is not None:
+                settle_lost(session, session.get_one(Job, job_id))
         if job is None:
             log.info("job.not_claimed", job_id=job_id)
             return
         log.info("job.started", job_id=job_id, kind=job.kind, attempt=job.attempt)
-        with Lease(self._database, job, owner, self._settings) as checkpoint:
+        with (
+            Lease(self._database, job, owner, self._settings) as checkpoint,
+            JobJournal(self._database, job) as journal,
+            journaling(journal),
+        ):
             self._run(JobRun(job=job, owner=owner, checkpoint=checkpoint))
 
     def _run(self, run: JobRun) -> None:

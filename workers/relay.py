@@ -17,27 +17,22 @@ import structlog
 from celery import Celery
 from sqlalchemy.orm import Session
 
-from accounting.ledger import Ledger
 from accounting.rollups import find_differences, mend_rollups, roll_up
 from bootstrap.api_services import ApiServices, build_api_services
 from bootstrap.engine_sampling import EngineSampler, sampled_engines
 from bootstrap.schedulable_actions import build_schedule_runner
 from core.clock import utc_now
-from core.errors import LongleafError
 from core.ids import JobId, TenantId
 from core.logging import configure_logging
 from core.settings import load_settings
-from generation.lost_attempts import settle_parked_answer
 from inference.kv_store.block_keys import manifest_name
 from inference.kv_store.block_store import manifest_names, purge
 from ingest.compaction_requests import PURGE_AFTER, request_compaction
 from schedules.scheduler import Scheduler
 from storage.answer_traces import forget_traces
-from storage.answers import ANSWER_KIND
 from storage.documents import list_purgeable_collections, list_static_documents
 from storage.engine_counters import forget_samples
 from storage.jobs import JobQueue
-from storage.models import Job
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.queues import QUEUES
@@ -70,7 +65,6 @@ class Relay:
     def __init__(self, services: ApiServices, celery: Celery) -> None:
         self._services = services
         self._settings = services.settings.worker
-        self._ledger = Ledger()
         self._dispatcher = Dispatcher(
             services.database,
             services.events,
@@ -176,25 +170,12 @@ class Relay:
         with self._services.database.write() as session:
             queue = JobQueue(session)
             ended = [*queue.take_up_expired(), *queue.end_overdue(running_before=utc_now() - OVERDUE_GRACE)]
-            for job in ended:
-                self._settle(session, job)
         for job in ended:
             log.warning("job.ended", job_id=job.id, status=job.status, code=job.error_code)
             self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
         self._announce_lost()
         with self._services.database.write() as session:
             Outbox(session).forget_heard()
-
-    def _settle(self, session: Session, job: Job) -> None:
-        """What the last attempt of an answer burned whose worker is gone, and with it who would say."""
-        if job.kind != ANSWER_KIND or not job.attempt:
-            return
-        last = self._services.events.last_event(JobId(job.id), "delta")
-        try:
-            with session.begin_nested():
-                settle_parked_answer(session, self._ledger, job, last)
-        except LongleafError as error:  # without a price, say; the job ends all the same
-            log.warning("job.not_settled", job_id=job.id, code=error.code)
 
     def tidy(self) -> None:
         """Free what deleted documents hold: index entries and pages by a job, files here. Sum the ledger."""

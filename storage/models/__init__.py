@@ -17,7 +17,7 @@ from storage.models.documents import (
 from storage.models.evaluations import Evaluation, EvaluationItem
 from storage.models.extractions import Extraction, ExtractionRow
 from storage.models.jobs import Job, OutboxMessage, QueuePause, UploadedFile
-from storage.models.ledger import EngineSample, LedgerEntry, Price
+from storage.models.ledger import EngineRequest, EngineSample, LedgerEntry, Price
 from storage.models.ledger_rollups import LedgerRollup
 from storage.models.reports import StoredReport
 from storage.models.schedules import Schedule, ScheduleRun
@@ -41,6 +41,7 @@ __all__ = [
     "Document",
     "DocumentTag",
     "Embedding",
+    "EngineRequest",
     "EngineSample",
     "Evaluation",
     "EvaluationItem",

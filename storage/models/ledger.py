@@ -104,3 +104,23 @@ class EngineSample(Base):
     generation_tokens: Mapped[int] = mapped_column(BigInteger)
     busy_seconds: Mapped[float]
     is_quiet: Mapped[bool]
+
+
+class EngineRequest(Base):
+    """What a request to an engine has consumed so far, for a job that has not put it on the ledger yet.
+
+    The row goes in the transaction that does. One that is left when no worker holds the job is of a
+    worker that died.
+    """
+
+    __tablename__ = "engine_requests"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    attempt: Mapped[int]
+    model: Mapped[str]
+    model_revision: Mapped[str]
+    prompt_tokens: Mapped[int]
+    cached_tokens: Mapped[int]
+    completion_tokens: Mapped[int]
+    engine_seconds: Mapped[float]

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from core.errors import EngineUnavailable, JobCancelled, LeaseLost, TooLong
 from core.ids import AnswerId, ConversationId, DocumentId, JobId
+from core.usage import TokenUsage
 from generation.questions import QuestionParameters, register_turn
 from retrieval.filters import DocumentFilter
 from storage.conversations import ConversationRepository
@@ -20,6 +21,7 @@ from storage.jobs import JobRepository
 from storage.listings import Listings
 from storage.models import Job, LedgerEntry
 from tests.pipeline_fixtures import House, build_house
+from workers.request_journal import JobJournal
 
 ENGLISH = (
     b"# Moons\n\nNeptune has fourteen known moons. Triton is the largest of them.\n\n"
@@ -156,9 +158,11 @@ def test_a_worker_killed_while_decoding_is_followed_by_one_billed_attempt(house:
     house.generator.text = "Neptune has fourteen known moons."
     job_id, answer_id = house.ask("How many known moons has Neptune?", mode="abstractive")
     claimed = house.claim(job_id)
-    for decoded in (1, 2, 3):  # what the dead worker had published
-        usage = {"prompt_tokens": 90, "cached_tokens": 0, "completion_tokens": decoded}
-        house.events.publish(job_id, "delta", {"text": "word ", "usage": usage, "attempt": 1})
+    info = house.generator.info()
+    entry = JobJournal(house.database, claimed.job).open(info.model, info.revision)
+    for decoded in (1, 2, 3):  # what the dead worker had heard of its engine
+        entry.used(TokenUsage(90, 0, decoded))
+    entry.close()
     assert claimed.job.attempt == 1
     house.lose_worker(job_id)
     house.answers.run(house.claim(job_id))

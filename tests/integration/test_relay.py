@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -31,7 +32,7 @@ from schedules.registration import register_schedule
 from storage.collections import CollectionRepository
 from storage.database import Database
 from storage.documents import DocumentRepository
-from storage.events import EventBus
+from storage.events import EventBus, stream_key
 from storage.jobs import JobRepository
 from storage.models import Document, Job, LedgerRollup, OutboxMessage, Page
 from tenancy.rate_limits import RateLimiter
@@ -220,7 +221,8 @@ def test_what_a_dead_worker_left_open_is_closed_when_its_job_was_cancelled(post:
     with house.database.read() as session:
         assert session.get_one(Job, job_id).status == "cancelled"
         assert session.get_one(Document, file.document_id).status == "failed"
-    assert post.services.events.last_event(job_id, "finished") == {"status": "cancelled"}
+    ((_, event),) = post.services.events.client.xrange(stream_key(job_id))
+    assert (event[b"event"], json.loads(event[b"data"])) == (b"finished", {"status": "cancelled"})
 
 
 def test_a_deleted_document_leaves_neither_pages_nor_index_entries_nor_file(post: Post) -> None:

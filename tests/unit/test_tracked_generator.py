@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from core.errors import EngineIncapable, EngineUnavailable
+from core.request_journal import journaling
+from core.usage import TokenUsage
 from inference.engine_metrics import EngineCache
 from inference.engine_pool import KnowsPrefixes
 from inference.protocols import GenerationRequest, SamplingParameters
@@ -81,3 +83,33 @@ def test_routing_hears_what_is_cached_or_about_to_be() -> None:
     assert isinstance(generator, KnowsPrefixes)
     with generator.stream(REQUEST):
         assert generator.num_expected(REQUEST) == 96
+
+
+@dataclass
+class HeardJournal:
+    """Its own only entry."""
+
+    heard: list[object] = field(default_factory=list)
+
+    def open(self, model: str, model_revision: str) -> HeardJournal:
+        self.heard.append((model, model_revision))
+        return self
+
+    def used(self, usage: TokenUsage) -> None:
+        self.heard.append(usage)
+
+    def close(self) -> None:
+        self.heard.append("closed")
+
+
+def test_the_journal_hears_what_a_request_has_consumed_however_it_ends() -> None:
+    generator, journal = tracked(TellingGenerator(text="one two")), HeardJournal()
+    model = (generator.info().model, generator.info().revision)
+    with journaling(journal):
+        read_all(generator)
+        with generator.stream(REQUEST) as deltas:
+            next(deltas)
+    first, second = TokenUsage(100, 32, 1), TokenUsage(100, 32, 2)
+    assert journal.heard == [model, first, second, "closed", model, first, "closed"]
+    read_all(generator)
+    assert journal.heard[-1] == "closed", "what nobody keeps a journal of goes nowhere"
