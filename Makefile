@@ -7,6 +7,9 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.longleaf-installed
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# One more than there are cores: one of them waits for an engine most of the time. More take too much memory.
+JOBS := $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 1 : 5 )))
 
 .PHONY: setup demo test unit check format bench clean
 
@@ -30,11 +33,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 unit: setup
-	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile tests/unit
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/unit
 
 test: check
-	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not engine" tests/integration tests/unit
-	$(BIN)/pytest -m engine tests/integration
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder tests/integration tests/unit
 	$(BIN)/pytest tests/acceptance
 
 bench: setup

@@ -12,6 +12,8 @@ import pytest
 import inference
 
 ROOT = Path(__file__).resolve().parent.parent
+ENGINE_TESTS = "engine"
+"""The group of all tests that start an engine: one process runs them, one after the other."""
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,11 @@ def _preparing_code() -> str:
         for path in sorted(Path(inference.__file__).parent.glob(pattern)):
             whole.update(path.read_bytes())
     return whole.hexdigest()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of an engine first, since they take longest; each other file is a group of its own."""
+    for item in items:
+        group = ENGINE_TESTS if item.get_closest_marker("engine") else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("engine") is None)

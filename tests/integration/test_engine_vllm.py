@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +28,6 @@ from bootstrap.probe_accounts import ProbeAccounts
 from core.clock import utc_now
 from core.errors import EngineUnavailable
 from core.ids import TenantId, new_id
-from core.settings import EngineSettings
 from core.usage import TokenUsage
 from generation.instructions import instructions_for
 from generation.prompt import build_prompt
@@ -41,58 +39,17 @@ from inference.completions_client import CompletionsClient
 from inference.engine_launcher import EngineProcess
 from inference.engine_load import EngineLoadSampler
 from inference.engine_metrics import EngineCounters
-from inference.engine_profiles import engine_command
-from inference.machine import detect_machine
-from inference.prepare import prepare_model
 from inference.protocols import GenerationDelta, GenerationRequest, SamplingParameters
-from inference.registry import find_model
 from inference.tokenizers import HuggingFaceTokenizer
 from inference.tracked_generator import TrackedEngine
 from storage.database import Database
 from storage.models import LedgerEntry
 from tenancy.tenants import ensure_default_tenant
+from tests.engines import MODEL
 
 pytestmark = pytest.mark.engine
 
 pytest.importorskip("vllm")
-
-
-@pytest.fixture(scope="module")
-def model_folder(model_cache: Path) -> Path:
-    return prepare_model(find_model("smollm2-135m-instruct"), model_cache)
-
-
-@pytest.fixture(scope="module")
-def engine(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    settings = EngineSettings(port=free_port(), kv_cache_bytes=512 * 1024 * 1024)  # type: ignore[call-arg]
-    command = engine_command(
-        settings,
-        model_folder=model_folder,
-        profile="cpu",
-        machine=detect_machine(),
-        developer_endpoints=True,
-    )
-    log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-    process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)
-    process.start()
-    try:
-        process.wait_ready(timeout_seconds=300, on_progress=print)
-        yield process
-    finally:
-        process.stop()
-
-
-@pytest.fixture(scope="module")
-def client(engine: EngineProcess) -> Iterator[CompletionsClient]:
-    client = CompletionsClient(engine.url, model="smollm2-135m-instruct", revision="test")
-    yield client
-    client.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def generate(
@@ -145,7 +102,7 @@ def test_the_ledger_agrees_with_the_engine_s_counters_and_a_call_beside_it_alarm
     with database.write() as session:
         tenant_id = TenantId(ensure_default_tenant(session, now=utc_now()).id)
         sync_price_book(session, load_price_book(), now=utc_now())
-    ledger, model = Ledger(), "smollm2-135m-instruct"
+    ledger, model = Ledger(), MODEL
     sampler = EngineSampler(database, [CountedEngine(engine.url, model)])
     client = CompletionsClient(
         engine.url, model=model, revision="test", on_probed=ProbeAccounts(database, ledger).record
@@ -208,9 +165,8 @@ def test_leaving_early_aborts_the_request_in_the_engine(client: CompletionsClien
 
 @pytest.mark.parametrize("question", ["How long is the Yangtze?", "长江有多长？"])
 def test_prompt_s_length_is_what_the_engine_counts(
-    client: CompletionsClient, model_folder: Path, question: str
+    client: CompletionsClient, tokenizer: HuggingFaceTokenizer, question: str
 ) -> None:
-    tokenizer = HuggingFaceTokenizer(model_folder)
     prompt = build_prompt(
         tokenizer,
         tokenizer.chat_frame(has_system=True),
@@ -228,9 +184,8 @@ def test_prompt_s_length_is_what_the_engine_counts(
 
 
 def test_tokens_are_traced_where_they_stand_in_english_and_chinese(
-    client: CompletionsClient, model_folder: Path
+    client: CompletionsClient, tokenizer: HuggingFaceTokenizer
 ) -> None:
-    tokenizer = HuggingFaceTokenizer(model_folder)
     frame = tokenizer.chat_frame(has_system=True)
     sampler = EngineLoadSampler(client.engine_counters)
     recorder = TraceRecorder(is_full=True, tokenizer=tokenizer, load_sampler=sampler)
@@ -274,10 +229,8 @@ def _fed(traced: GenerationRecorder, delta: GenerationDelta) -> str:
 
 
 @pytest.fixture(scope="module")
-def sampled(client: CompletionsClient, model_folder: Path) -> Iterator[SampledEngine]:
-    engine = SampledEngine(
-        client.url, model="smollm2-135m-instruct", tokenizer=HuggingFaceTokenizer(model_folder)
-    )
+def sampled(client: CompletionsClient, tokenizer: HuggingFaceTokenizer) -> Iterator[SampledEngine]:
+    engine = SampledEngine(client.url, model=MODEL, tokenizer=tokenizer)
     yield engine
     engine.close()
 
@@ -305,7 +258,7 @@ def test_answers_of_a_form_have_it_at_any_temperature(
 def test_the_engine_itself_refuses_an_invalid_ban(
     client: CompletionsClient, arguments: dict[str, Any]
 ) -> None:
-    body = {"model": "smollm2-135m-instruct", "prompt": [10], "max_tokens": 1, "vllm_xargs": arguments}
+    body = {"model": MODEL, "prompt": [10], "max_tokens": 1, "vllm_xargs": arguments}
     assert httpx.post(f"{client.url}/v1/completions", json=body, trust_env=False).status_code == 400
 
 

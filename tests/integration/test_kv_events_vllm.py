@@ -13,19 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from core.settings import EngineSettings
 from inference.completions_client import CompletionsClient
-from inference.engine_launcher import EngineProcess
-from inference.engine_profiles import engine_command
 from inference.held_blocks import AllCleared, BlocksRemoved, BlocksStored
 from inference.kv_event_messages import decode_batch
 from inference.kv_events import EventEndpoint
-from inference.machine import detect_machine
-from inference.prepare import prepare_model
 from inference.protocols import GenerationRequest, SamplingParameters
-from inference.registry import find_model
 from inference.tracked_generator import TrackedEngine
-from tests.integration.test_engine_vllm import free_port
+from tests.engines import MODEL, START_SECONDS, make_engine
 
 pytestmark = pytest.mark.engine
 
@@ -42,23 +36,14 @@ class Running:
 
 @pytest.fixture(scope="module")
 def engine(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    settings = EngineSettings(port=free_port(), kv_cache_bytes=64 * 1024 * 1024, max_model_len=1024)  # type: ignore[call-arg]
+    settings = {"kv_cache_bytes": 64 * 1024 * 1024, "max_model_len": 1024}
     with tempfile.TemporaryDirectory(prefix="kv") as folder:  # its name must be short
         events = EventEndpoint.of(f"ipc://{folder}/kv")
-        command = engine_command(
-            settings,
-            model_folder=prepare_model(find_model("smollm2-135m-instruct"), model_cache),
-            profile="cpu",
-            machine=detect_machine(),
-            developer_endpoints=True,
-            kv_events=events,
-        )
-        log_path = tmp_path_factory.mktemp("engine") / "engine.log"
-        process = EngineProcess(command, host=settings.host, port=settings.port, log_path=log_path)
+        process = make_engine(model_cache, tmp_path_factory.mktemp("engine"), settings, kv_events=events)
         process.start()
         try:
-            process.wait_ready(timeout_seconds=300)
-            client = CompletionsClient(process.url, model="smollm2-135m-instruct", revision="test")
+            process.wait_ready(timeout_seconds=START_SECONDS)
+            client = CompletionsClient(process.url, model=MODEL, revision="test")
             yield Running(client, events)
             client.close()
         finally:

@@ -15,22 +15,16 @@ import pytest
 
 from core.settings import EngineSettings
 from inference.completions_client import CompletionsClient
-from inference.engine_launcher import EngineProcess
-from inference.engine_profiles import engine_command
 from inference.kv_store.block_store import usage
 from inference.kv_store.engine_flags import kv_store_flags
 from inference.kv_store.kept_text import KeptText
-from inference.machine import detect_machine
-from inference.prepare import prepare_model
 from inference.protocols import GenerationRequest, SamplingParameters
-from inference.registry import find_model
-from tests.integration.test_engine_vllm import free_port
+from tests.engines import MODEL, START_SECONDS, make_engine
 
 pytestmark = pytest.mark.engine
 
 pytest.importorskip("vllm")
 
-MODEL = "smollm2-135m-instruct"
 BLOCK = 32  # tokens
 DOCUMENT = [500 + (37 * i) % 20_000 for i in range(1000)]  # 31 whole blocks and a rest
 QUESTION = [101, 202, 303, 404, 505]
@@ -47,25 +41,15 @@ class Answered:
 class Engine:
     """One store, and an engine over it that can be started again."""
 
-    def __init__(self, folder: Path, model_folder: Path) -> None:
+    def __init__(self, folder: Path, model_cache: Path) -> None:
         self.folder = folder / "kv"
-        settings = EngineSettings(port=free_port(), kv_cache_bytes=512 * 1024**2)  # type: ignore[call-arg]
-        command = engine_command(
-            settings,
-            model_folder=model_folder,
-            profile="cpu",
-            machine=detect_machine(),
-            developer_endpoints=True,
-            kv_store_dir=self.folder,
-        )
-        self.process = EngineProcess(
-            command, host=settings.host, port=settings.port, log_path=folder / "engine.log"
-        )
+        settings = {"kv_cache_bytes": 512 * 1024**2}
+        self.process = make_engine(model_cache, folder, settings, kv_store_dir=self.folder)
         self.start()
 
     def start(self) -> None:
         self.process.start()
-        self.process.wait_ready(timeout_seconds=600)
+        self.process.wait_ready(timeout_seconds=START_SECONDS)
 
     def restart(self) -> None:
         self.process.stop()
@@ -106,7 +90,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="module")
 def engine(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    engine = Engine(tmp_path_factory.mktemp("kv"), prepare_model(find_model(MODEL), model_cache))
+    engine = Engine(tmp_path_factory.mktemp("kv"), model_cache)
     try:
         yield engine
     finally:

@@ -13,22 +13,17 @@ from typing import Any, cast
 import pytest
 
 from core.ids import TenantId
-from core.settings import EngineSettings, LeaderSettings
+from core.settings import LeaderSettings
 from core.usage import TokenUsage
 from generation.attempt import Attempt
 from generation.leading import LeaderFirst
 from generation.prompt import Prompt
 from generation.segments import Segment
 from inference.completions_client import CompletionsClient
-from inference.engine_launcher import EngineProcess
-from inference.engine_profiles import engine_command
-from inference.machine import detect_machine
-from inference.prepare import prepare_model
 from inference.protocols import GenerationRequest, SamplingParameters
-from inference.registry import find_model
 from storage.job_run import JobRun
 from storage.prefix_leads import PrefixLeads
-from tests.integration.test_engine_vllm import free_port
+from tests.engines import MODEL, START_SECONDS, make_engine
 
 pytestmark = pytest.mark.engine
 
@@ -40,29 +35,17 @@ SHARED_TOKENS, OWN_TOKENS = 2048, 40
 
 @pytest.fixture(scope="module")
 def client(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompletionsClient]:
-    settings = EngineSettings(
-        port=free_port(),
-        kv_cache_bytes=256 * 1024 * 1024,
-        max_model_len=4096,
+    settings = {
+        "kv_cache_bytes": 256 * 1024 * 1024,
+        "max_model_len": 4096,
         # A long prompt takes several steps, in which others prefill beside it.
-        extra_args=["--long-prefill-token-threshold", "128", "--max-num-batched-tokens", "512"],
-    )  # type: ignore[call-arg]
-    command = engine_command(
-        settings,
-        model_folder=prepare_model(find_model("smollm2-135m-instruct"), model_cache),
-        profile="cpu",
-        machine=detect_machine(),
-    )
-    process = EngineProcess(
-        command,
-        host=settings.host,
-        port=settings.port,
-        log_path=tmp_path_factory.mktemp("engine") / "engine.log",
-    )
+        "extra_args": ["--long-prefill-token-threshold", "128", "--max-num-batched-tokens", "512"],
+    }
+    process = make_engine(model_cache, tmp_path_factory.mktemp("engine"), settings)
     process.start()
     try:
-        process.wait_ready(timeout_seconds=300)
-        found = CompletionsClient(process.url, model="smollm2-135m-instruct", revision="test")
+        process.wait_ready(timeout_seconds=START_SECONDS)
+        found = CompletionsClient(process.url, model=MODEL, revision="test")
         yield found
         found.close()
     finally:
