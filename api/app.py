@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from api import openapi, problems
 from api.head_requests import HeadRequests
 from api.job_events import JobEventReader
+from api.known_parameters import refuse_unknown_parameters
 from api.metrics import ApiMetrics
 from api.request_context import RequestContext
 from api.request_limits import RequestLimits
@@ -103,6 +104,7 @@ def create_app(services: ApiServices | None = None) -> FastAPI:
         generate_unique_id_function=openapi.operation_id,
         lifespan=lifespan,
         redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     app.state.services = services
     app.state.job_events = events

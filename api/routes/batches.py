@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from starlette.datastructures import UploadFile
 from api.authentication import Asker
 from api.batch_file import OnInvalid, parse_batch_file
 from api.batch_results import as_csv, as_jsonl
+from api.budget_headers import warning_headers
 from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import IdempotencyKey, NewestFirst, Services
 from api.idempotency import make_once, request_hash
@@ -103,7 +104,7 @@ async def create_batch(
     shown_name = name or file_name
     lines = await run_in_threadpool(parse_batch_file, shown_name, data, on_invalid=on_invalid)
 
-    def register() -> Batch:
+    def register() -> tuple[Batch, Mapping[str, str]]:
         with services.database.write() as session:
 
             def make() -> tuple[str, models.Batch]:
@@ -133,9 +134,10 @@ async def create_batch(
                 make=make,
                 load=lambda identifier: _get(session, principal.tenant_id, identifier),
             )
-            return _show(session, principal.tenant_id, [made.resource])[0]
+            return _show(session, principal.tenant_id, [made.resource])[0], warning_headers(session)
 
-    shown = await run_in_threadpool(register)
+    shown, warnings = await run_in_threadpool(register)
+    response.headers.update(warnings)
     response.headers["Location"] = f"/v1/batches/{shown.id}"
     return shown
 

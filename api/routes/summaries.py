@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from api.authentication import Asker
+from api.budget_headers import warning_headers
 from api.collection_filter import OfCollection, find_wanted
 from api.dependencies import FirstPosition, IdempotencyKey, Limit, NewestFirst, Services
 from api.idempotency import make_once, request_hash
@@ -70,6 +71,7 @@ def create_summary(
             load=lambda identifier: _get(session, principal.tenant_id, identifier),
         )
         shown = _show(session, principal.tenant_id, [made.resource])[0]
+        response.headers.update(warning_headers(session))
     response.headers["Location"] = f"/v1/summaries/{shown.id}"
     return shown
 

@@ -14,7 +14,7 @@ from accounting.price_sync import sync_price_book
 from accounting.stages import Stage
 from core.clock import utc_now
 from core.ids import TenantId
-from tests.api_fixtures import House, open_house
+from tests.api_fixtures import House, make_document, open_house
 
 
 @pytest.fixture
@@ -113,6 +113,31 @@ def test_near_its_limit_a_budget_warns_in_a_header(house: House) -> None:
         files=[("files", ("a.txt", b"words"))],
     )
     assert (upload.status_code, "longleaf-budget-warning" in upload.headers) == (202, True)
+
+
+def test_whatever_begins_work_warns(house: House) -> None:
+    document_id = make_document(house)
+    collection_id = house.client.get(f"/v1/documents/{document_id}", headers=house.key()).json()[
+        "collection_id"
+    ]
+    make(house, limit=1000, warn_at=[50])
+    spend(house, 600)
+    summary = send(house, "POST", "/v1/summaries", collection_id=collection_id)
+    batch = house.client.post(
+        f"/v1/collections/{collection_id}/batches",
+        headers=house.key(),
+        files=[("file", ("questions.jsonl", '{"question": "有几座桥？"}'.encode()))],
+    )
+    extraction = send(
+        house,
+        "POST",
+        "/v1/extractions",
+        collection_id=collection_id,
+        schema={"type": "object", "properties": {"name": {"type": "string"}}},
+    )
+    for begun in (summary, batch, extraction):
+        assert begun.status_code == 202, begun.text
+        assert "state=warning" in begun.headers["longleaf-budget-warning"], begun.url
 
 
 def test_lowered_below_what_is_used_it_is_taken_and_says_so(house: House) -> None:
