@@ -30,6 +30,10 @@ _HAN_UNITS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 
 _HAN_MYRIADS = {"万": 10**4, "亿": 10**8}
 _TRADITIONAL = str.maketrans("兩萬億貳參陸", "两万亿贰叁陆")
 _HAN_RUN = re.compile("[零一二三四五六七八九〇壹贰叁肆伍陆柒捌玖两十拾百佰千仟万亿]+")
+# 三点五十分 is a time of day, and 一点一点 no number at all.
+_HAN_DECIMAL = re.compile(
+    f"({_HAN_RUN.pattern})点([零一二三四五六七八九〇]+)(?![零一二三四五六七八九〇十点]|百分之)([百千万亿]*)"
+)
 _NO_NUMBER = ("千万", "万一", "一一", "万千", "千百")
 _MEASURES = frozenset(
     "个颗只条名位人年月日天次种项件台部座间家岁斤两公米里元块度级届倍成章回卷节页层楼号分秒时点篇册株棵匹头艘架辆枚"
@@ -108,7 +112,9 @@ _MONTH_KEYS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 def numbers_of(text: str) -> Numbers:
     """The numbers of an English or Chinese text, each in one plain form."""
     plain = unicodedata.normalize("NFKC", text).translate(_TRADITIONAL)
-    stated = Counter([*_from_digits(plain), *_from_words(plain.lower())])
+    decimals = list(_from_han_decimals(plain))
+    plain = _HAN_DECIMAL.sub(" ", plain)
+    stated = Counter([*decimals, *_from_digits(plain), *_from_words(plain.lower())])
     given = {str(_MONTH_KEYS.index(month[:3]) + 1) for month in _MONTHS.findall(plain)}
     if re.search(r"\b(?:one|first)\b", plain, re.IGNORECASE):
         given.add("1")
@@ -135,6 +141,18 @@ def _from_digits(text: str) -> Iterator[str]:
         for unit in _units(match["unit"] or ""):
             value *= unit
         yield _plain(value)
+
+
+def _from_han_decimals(text: str) -> Iterator[str]:
+    """`二点四` is 2.4, `一点四万` 14000."""
+    for whole, part, unit in _HAN_DECIMAL.findall(text):
+        value = _han_value(whole)
+        if value is None:
+            continue
+        decimal = Decimal(f"{value}.{''.join(str(_HAN_DIGITS[character]) for character in part)}")
+        for factor in _units(unit):
+            decimal *= factor
+        yield _plain(decimal)
 
 
 def _units(text: str) -> Iterator[int]:

@@ -8,6 +8,8 @@ from typing import Literal
 UnitFit = Literal["right", "unknown", "wrong"]
 
 _HAN_DIGITS = "〇零一二三四五六七八九十百千万亿两几半数"
+# 三点五十分 is a time of day, and 一点一点 no number at all.
+_HAN_DECIMAL = rf"[{_HAN_DIGITS}]+点[〇零一二三四五六七八九]+(?![〇零一二三四五六七八九十百点])"
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
@@ -30,7 +32,8 @@ TIME = re.compile(
     re.IGNORECASE,
 )
 NUMBER = re.compile(
-    rf"\d+(?:[.,]\d+)*\s*{_UNIT}?|[{_HAN_DIGITS}]+\s*{_UNIT}|百分之[{_HAN_DIGITS}]+|第[{_HAN_DIGITS}\d]+"
+    rf"\d+(?:[.,]\d+)*\s*{_UNIT}?|[{_HAN_DIGITS}]+分之(?:{_HAN_DECIMAL}|[{_HAN_DIGITS}]+)"
+    rf"|{_HAN_DECIMAL}\s*{_UNIT}?|[{_HAN_DIGITS}]+\s*{_UNIT}|第[{_HAN_DIGITS}\d]+"
     r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twenty|thirty|forty|fifty|sixty"
     r"|seventy|eighty|ninety|hundred|thousand|million|billion|half|third|quarter|once|twice)s?\b",
     re.IGNORECASE,

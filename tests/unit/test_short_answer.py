@@ -58,6 +58,8 @@ def test_a_question_for_a_time_gets_the_time(question: str, sentence: str, answe
         ("建筑业占国内生产总值的比例是多少？", "建筑业占国内生产总值的6%至9%。", "6%至9%"),
         ("How long does the warranty last?", "The warranty of 1998 lasts three years.", "three years"),
         ("保修期多长时间？", "自2020年起保修期为18个月。", "18个月"),
+        ("主镜的口径是多少？", "主镜的口径是二点四米，重约一吨。", "二点四米"),
+        ("产量的比例是多少？", "该矿占总产量的百分之二十五点三。", "百分之二十五点三"),
     ],
 )
 def test_a_question_for_an_amount_gets_it_with_its_unit(question: str, sentence: str, answer: str) -> None:
