@@ -66,11 +66,11 @@ def connect_small_model(settings: Settings, *, on_probed: OnProbed | None = None
     return _connect(settings, endpoint, on_probed)
 
 
-def build_engine(settings: Settings) -> EngineClient:
+def build_engine(settings: Settings, *, on_probed: OnProbed | None = None) -> EngineClient:
     """The generator without its tokenizer."""
     endpoint = _engine_endpoint(settings)
     spec = find_model(endpoint.model, role="generator", revision=endpoint.revision)
-    return _generator(settings, endpoint, spec, model_path(spec, settings.model_dir))
+    return _generator(settings, endpoint, spec, model_path(spec, settings.model_dir), on_probed=on_probed)
 
 
 def _engine_endpoint(settings: Settings) -> _Endpoint:

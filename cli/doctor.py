@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar
 import redis
 
 from accounting.budgets import find_budget_differences
+from accounting.ledger import Ledger
 from accounting.rollups import find_differences, mend_rollups
+from bootstrap.probe_accounts import ProbeAccounts
 from cli.local_database import all_tenants
 from core.clock import utc_now
 from core.errors import LongleafError
@@ -156,10 +158,13 @@ def _engines(settings: Settings) -> Iterator[Finding]:
 def _agreement(settings: Settings) -> Finding:
     from bootstrap.engine_services import build_engine
 
+    database = Database(settings.resolved_database_url)
     try:
-        info = build_engine(settings).info()
+        info = build_engine(settings, on_probed=ProbeAccounts(database, Ledger()).record).info()
     except LongleafError as error:
         return Finding("engines", "fault", error.detail, error.remedy)
+    finally:
+        database.dispose()
     return Finding("engines", "ok", f"serve {info.model} with a window of {info.max_model_len:,} tokens")
 
 

