@@ -27,6 +27,7 @@ from ingest.compaction_requests import COMPACT_KIND
 from ingest.uploads import INGEST_KIND
 from storage.answers import ANSWER_KIND, AnswerRepository
 from storage.conversations import ConversationRepository
+from storage.engine_requests import list_requests
 from storage.job_run import job_cancelled
 from storage.jobs import JobQueue, JobRepository
 from storage.models import Job
@@ -170,7 +171,7 @@ def settle_lost(session: Session, job: Job) -> None:
 
     To be called when no worker holds it. A price that is missing is logged, and holds up nothing.
     """
-    if not job.attempt:
+    if not list_requests(session, JobId(job.id)):
         return
     try:
         with session.begin_nested():
@@ -178,8 +179,7 @@ def settle_lost(session: Session, job: Job) -> None:
             num_tokens = settle_lost_requests(session, _LEDGER, job, source=source)
     except LongleafError as error:
         log.warning("job.not_settled", job_id=job.id, code=error.code)
-        return
-    if num_tokens:
+    else:
         log.info("job.lost_requests_settled", job_id=job.id, num_tokens=num_tokens)
 
 

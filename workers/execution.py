@@ -119,7 +119,7 @@ class JobExecutor:
         lease = timedelta(seconds=self._settings.lease_seconds)
         with self._database.write() as session:
             job = JobQueue(session).claim_job(job_id, owner, lease=lease)
-            if job is not None:
+            if job is not None and job.attempt > 1:
                 settle_lost(session, session.get_one(Job, job_id))
         if job is None:
             log.info("job.not_claimed", job_id=job_id)
