@@ -50,7 +50,7 @@ def _pages(
     while True:
         with database.read() as session:
             batches = BatchRepository(session, tenant_id)
-            items = batches.list_items(batch_id, outcome=outcome, first=first, limit=_PAGE)
+            items = batches.list_ended(batch_id, outcome, first=first, limit=_PAGE)
             answers = _answers(session, tenant_id, items)
         if not items:
             return

@@ -56,7 +56,7 @@ def _read_before(
     latest = summaries.find_latest(parameters.definition(collection_id))
     if latest is None:
         return frozenset()
-    return frozenset(row.document_id for row in summaries.all_documents(SummaryId(latest.id)))
+    return frozenset(row.document_id for row in summaries.all_parts(SummaryId(latest.id)))
 
 
 def _forecast(

@@ -68,7 +68,7 @@ class EvaluationPipeline:
             run.succeed(session)
             evaluations = EvaluationRepository(session, run.job.tenant_id)
             identifier = EvaluationId(evaluation.id)
-            items = evaluations.all_items(identifier)
+            items = evaluations.all_parts(identifier)
             report = summarize(items, num_questions=evaluation.num_questions)
             evaluations.complete(identifier, report=report, at=utc_now())
         log.info("evaluation.finished", evaluation_id=evaluation.id, num_questions=evaluation.num_questions)

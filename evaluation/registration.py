@@ -77,5 +77,5 @@ def close_evaluation(session: Session, tenant_id: TenantId, job_id: JobId) -> No
         if "answer_id" in item.result
     ]
     cancel_answers(session, tenant_id, asked)
-    report = summarize(evaluations.all_items(identifier), num_questions=evaluation.num_questions)
+    report = summarize(evaluations.all_parts(identifier), num_questions=evaluation.num_questions)
     evaluations.complete(identifier, report=report, at=utc_now())

@@ -8,19 +8,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
 
-from core.errors import NotFound
-from core.ids import AnswerId, BatchId, CollectionId, JobId, TenantId, new_id
+from core.ids import AnswerId, BatchId, CollectionId, JobId, new_id
 from core.usage import TokenUsage
+from storage.composites import READ_PARTS, CompositeRepository
 from storage.models import Answer, Batch, BatchItem
-from storage.paging import Page, PageRequest, paginate
 
 ItemOutcome = Literal["completed", "failed"]
 StoppedBy = Literal["expired", "max_cost"]
-
-_INSERT_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +42,11 @@ class Spending:
 NOTHING_SPENT = Spending(TokenUsage(), Decimal(0), "")
 
 
-class BatchRepository:
-    """Sees only its tenant's batches."""
+class BatchRepository(CompositeRepository[Batch, BatchItem, BatchId]):
+    """Sees only its tenant's batches; a part for each line."""
 
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
+    model, part = Batch, BatchItem
+    noun, plural = "batch", "batches"
 
     def create(
         self,
@@ -78,146 +73,67 @@ class BatchRepository:
         )
         self._session.add(batch)
         self._session.flush()
-        for i in range(0, len(items), _INSERT_ROWS):
-            rows = [
-                {
-                    "batch_id": batch.id,
-                    "position": position,
-                    "tenant_id": self._tenant_id,
-                    "rank": item.rank,
-                    "custom_id": item.custom_id,
-                    "question": item.question,
-                    "parameters": item.parameters,
-                    "outcome": "failed" if item.error else None,
-                    "error": item.error,
-                }
-                for position, item in enumerate(items[i : i + _INSERT_ROWS], start=i)
-            ]
-            self._session.execute(insert(BatchItem), rows)
+        rows = [
+            {
+                "batch_id": batch.id,
+                "position": position,
+                "tenant_id": self._tenant_id,
+                "rank": item.rank,
+                "custom_id": item.custom_id,
+                "question": item.question,
+                "parameters": item.parameters,
+                "outcome": "failed" if item.error else None,
+                "error": item.error,
+            }
+            for position, item in enumerate(items)
+        ]
+        self._add_parts(rows)
         return batch
 
-    def get(self, batch_id: BatchId) -> Batch:
-        """Raises `NotFound` for an unknown or foreign id."""
-        found = self._session.scalar(
-            select(Batch)
-            .where(Batch.id == batch_id, Batch.tenant_id == self._tenant_id)
-            .execution_options(populate_existing=True)
-        )
-        if found is None:
-            raise NotFound(
-                f"There is no batch {batch_id}.", remedy="List yours with GET /v1/batches.", batch_id=batch_id
-            )
-        return found
-
-    def find_by_job(self, job_id: JobId) -> Batch | None:
-        return self._session.scalar(
-            select(Batch).where(Batch.job_id == job_id, Batch.tenant_id == self._tenant_id)
-        )
-
-    def list_page(self, page: PageRequest, *, collection_id: CollectionId | None = None) -> Page[Batch]:
-        query = select(Batch).where(Batch.tenant_id == self._tenant_id)
-        if collection_id is not None:
-            query = query.where(Batch.collection_id == collection_id)
-        return paginate(self._session, query, Batch, page)
-
-    def list_items(
-        self,
-        batch_id: BatchId,
-        *,
-        outcome: ItemOutcome | None = None,
-        first: int = 0,
-        limit: int | None = None,
+    def list_ended(
+        self, batch_id: BatchId, outcome: ItemOutcome, *, first: int = 0, limit: int = READ_PARTS
     ) -> Sequence[BatchItem]:
-        """At most `limit` lines from position `first` on, in order."""
-        query = select(BatchItem).where(
-            BatchItem.batch_id == batch_id,
-            BatchItem.tenant_id == self._tenant_id,
-            BatchItem.position >= first,
-        )
-        if outcome is not None:
-            query = query.where(BatchItem.outcome == outcome)
-        return self._session.scalars(query.order_by(BatchItem.position).limit(limit)).all()
+        """At most `limit` lines that ended so from position `first` on, in order."""
+        return self._list_parts(batch_id, BatchItem.outcome == outcome, first=first, limit=limit)
 
     def list_open(self, batch_id: BatchId, *, limit: int) -> Sequence[BatchItem]:
         """The first `limit` lines that are not done, in the order in which they are asked."""
-        return self._session.scalars(
-            select(BatchItem)
-            .where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.tenant_id == self._tenant_id,
-                BatchItem.outcome.is_(None),
-            )
-            .order_by(BatchItem.rank)
-            .limit(limit)
-        ).all()
+        query = self._parts(batch_id, BatchItem.outcome.is_(None))
+        return self._session.scalars(query.order_by(BatchItem.rank).limit(limit)).all()
 
     def list_asked(self, batch_id: BatchId) -> Sequence[BatchItem]:
         """The lines that are being answered."""
-        return self._session.scalars(
-            select(BatchItem).where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.tenant_id == self._tenant_id,
-                BatchItem.outcome.is_(None),
-                BatchItem.answer_id.is_not(None),
-            )
-        ).all()
+        return self._list_parts(batch_id, BatchItem.outcome.is_(None), BatchItem.answer_id.is_not(None))
 
     def set_answer(self, batch_id: BatchId, position: int, answer_id: AnswerId) -> None:
         """Remember which answer is the line's."""
-        self._session.execute(
-            update(BatchItem)
-            .where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.position == position,
-                BatchItem.tenant_id == self._tenant_id,
-            )
-            .values(answer_id=answer_id)
-        )
+        self._set_part(batch_id, BatchItem.position == position, answer_id=answer_id)
 
     def settle(self, batch_id: BatchId, position: int, outcome: ItemOutcome) -> None:
         """Have an open line done, and counted once."""
-        done = self._session.execute(
-            update(BatchItem)
-            .where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.position == position,
-                BatchItem.tenant_id == self._tenant_id,
-                BatchItem.outcome.is_(None),
-            )
-            .values(outcome=outcome)
-        )
-        self._count(batch_id, outcome, done.rowcount)  # type: ignore[attr-defined]
+        is_it = BatchItem.position == position, BatchItem.outcome.is_(None)
+        self._count(batch_id, outcome, self._set_part(batch_id, *is_it, outcome=outcome))
 
     def fail_open(self, batch_id: BatchId, error: dict[str, Any]) -> None:
         """Have every line that is open end with the error."""
-        failed = self._session.execute(
-            update(BatchItem)
-            .where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.tenant_id == self._tenant_id,
-                BatchItem.outcome.is_(None),
-            )
-            .values(outcome="failed", error=error)
-        )
-        self._count(batch_id, "failed", failed.rowcount)  # type: ignore[attr-defined]
+        is_open = BatchItem.outcome.is_(None)
+        num_failed = self._set_part(batch_id, is_open, outcome="failed", error=error)
+        self._count(batch_id, "failed", num_failed)
 
     def complete(self, batch_id: BatchId, *, at: datetime, stopped_by: StoppedBy | None = None) -> None:
         self._set(batch_id, finished_at=at, stopped_by=stopped_by)
 
     def reopen(self, batch_id: BatchId, *, expires_at: datetime | None, except_code: str) -> None:
         """Have the lines that failed be asked again, but for those whose error has that code."""
-        reopened = self._session.execute(
-            update(BatchItem)
-            .where(
-                BatchItem.batch_id == batch_id,
-                BatchItem.tenant_id == self._tenant_id,
-                BatchItem.outcome == "failed",
-                func.coalesce(BatchItem.error["code"].as_string(), "") != except_code,
-            )
-            .values(outcome=None, error=None, answer_id=None)
-            .execution_options(synchronize_session=False)
+        num_reopened = self._set_part(
+            batch_id,
+            BatchItem.outcome == "failed",
+            func.coalesce(BatchItem.error["code"].as_string(), "") != except_code,
+            outcome=None,
+            error=None,
+            answer_id=None,
         )
-        self._count(batch_id, "failed", -reopened.rowcount)  # type: ignore[attr-defined]
+        self._count(batch_id, "failed", -num_reopened)
         self._set(batch_id, finished_at=None, stopped_by=None, expires_at=expires_at)
 
     def spending(self, batch_ids: Sequence[BatchId]) -> dict[BatchId, Spending]:
@@ -249,8 +165,3 @@ class BatchRepository:
     def _count(self, batch_id: BatchId, outcome: ItemOutcome, num_more: int) -> None:
         column = Batch.num_completed if outcome == "completed" else Batch.num_failed
         self._set(batch_id, **{column.key: column + num_more})
-
-    def _set(self, batch_id: BatchId, **values: Any) -> None:
-        self._session.execute(
-            update(Batch).where(Batch.id == batch_id, Batch.tenant_id == self._tenant_id).values(**values)
-        )

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import String, cast, delete, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import String, cast, delete, func, select
 
 from core.clock import utc_now
-from core.errors import Conflict, NotFound
-from core.ids import AnswerId, CollectionId, ConversationId, EvaluationId, JobId, TenantId, new_id
+from core.errors import Conflict
+from core.ids import AnswerId, CollectionId, ConversationId, EvaluationId, JobId, new_id
 from storage.answers import ANSWER_KIND, AnswerRepository
+from storage.composites import CompositeRepository
 from storage.conversations import ConversationRepository
-from storage.models import Collection, Evaluation, EvaluationItem, Job, LedgerEntry
-from storage.paging import Page, PageRequest, paginate
-
-_INSERT_ROWS = 500
-_READ_ROWS = 500
+from storage.models import Evaluation, EvaluationItem, Job, LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +27,11 @@ class StageTokens:
     burned: int
 
 
-class EvaluationRepository:
-    """Sees only its tenant's evaluations."""
+class EvaluationRepository(CompositeRepository[Evaluation, EvaluationItem, EvaluationId]):
+    """Sees only its tenant's evaluations; a part for each question."""
 
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
+    model, part = Evaluation, EvaluationItem
+    noun, plural = "evaluation", "evaluations"
 
     def create(
         self,
@@ -72,33 +67,8 @@ class EvaluationRepository:
             }
             for position, question in enumerate(questions)
         ]
-        for i in range(0, len(rows), _INSERT_ROWS):
-            self._session.execute(insert(EvaluationItem), rows[i : i + _INSERT_ROWS])
+        self._add_parts(rows)
         return evaluation
-
-    def get(self, evaluation_id: EvaluationId) -> Evaluation:
-        """Raises `NotFound` for an unknown or foreign id."""
-        found = self._session.scalar(
-            select(Evaluation).where(Evaluation.id == evaluation_id, Evaluation.tenant_id == self._tenant_id)
-        )
-        if found is None:
-            raise NotFound(
-                f"There is no evaluation {evaluation_id}.",
-                remedy="List yours with GET /v1/evaluations.",
-                evaluation_id=evaluation_id,
-            )
-        return found
-
-    def find_by_job(self, job_id: JobId) -> Evaluation | None:
-        return self._session.scalar(
-            select(Evaluation).where(Evaluation.job_id == job_id, Evaluation.tenant_id == self._tenant_id)
-        )
-
-    def list_page(self, page: PageRequest, *, collection_id: CollectionId | None = None) -> Page[Evaluation]:
-        query = select(Evaluation).where(Evaluation.tenant_id == self._tenant_id)
-        if collection_id is not None:
-            query = query.where(Evaluation.collection_id == collection_id)
-        return paginate(self._session, query, Evaluation, page)
 
     def delete(self, evaluation_id: EvaluationId) -> None:
         """With its questions and its report; the answers stay, and so does their bill.
@@ -119,65 +89,19 @@ class EvaluationRepository:
             delete(Evaluation).where(Evaluation.id == evaluation_id, Evaluation.tenant_id == self._tenant_id)
         )
 
-    def collection_name(self, evaluation: Evaluation) -> str:
-        """Of the collection that was asked, deleted or not."""
-        query = select(Collection.name).where(
-            Collection.id == evaluation.collection_id, Collection.tenant_id == self._tenant_id
-        )
-        return self._session.scalar(query) or evaluation.collection_id
-
     # ---- questions -----------------------------------------------------------------------
-
-    def list_items(
-        self, evaluation_id: EvaluationId, *, first: int = 0, limit: int = _READ_ROWS
-    ) -> Sequence[EvaluationItem]:
-        """At most `limit` questions from position `first` on, in order."""
-        return self._session.scalars(
-            select(EvaluationItem)
-            .where(
-                EvaluationItem.evaluation_id == evaluation_id,
-                EvaluationItem.tenant_id == self._tenant_id,
-                EvaluationItem.position >= first,
-            )
-            .order_by(EvaluationItem.position)
-            .limit(limit)
-        ).all()
-
-    def all_items(self, evaluation_id: EvaluationId) -> Iterator[EvaluationItem]:
-        """Every question, in order, some hundreds at a time."""
-        first = 0
-        while rows := self.list_items(evaluation_id, first=first):
-            yield from rows
-            first = rows[-1].position + 1
 
     def list_open(self, evaluation_id: EvaluationId, *, limit: int) -> Sequence[EvaluationItem]:
         """The first `limit` questions that have neither metrics nor an error.
 
         They are asked in order, so those being answered come before those not asked yet.
         """
-        return self._session.scalars(
-            select(EvaluationItem)
-            .where(
-                EvaluationItem.evaluation_id == evaluation_id,
-                EvaluationItem.tenant_id == self._tenant_id,
-                # PostgreSQL compares no two values of type json, only their texts.
-                cast(EvaluationItem.metrics, String) == "{}",
-                EvaluationItem.error.is_(None),
-            )
-            .order_by(EvaluationItem.position)
-            .limit(limit)
-        ).all()
+        # PostgreSQL compares no two values of type json, only their texts.
+        is_open = cast(EvaluationItem.metrics, String) == "{}", EvaluationItem.error.is_(None)
+        return self._list_parts(evaluation_id, *is_open, limit=limit)
 
     def set_item(self, evaluation_id: EvaluationId, position: int, **values: Any) -> None:
-        self._session.execute(
-            update(EvaluationItem)
-            .where(
-                EvaluationItem.evaluation_id == evaluation_id,
-                EvaluationItem.position == position,
-                EvaluationItem.tenant_id == self._tenant_id,
-            )
-            .values(**values)
-        )
+        self._set_part(evaluation_id, EvaluationItem.position == position, **values)
 
     def count_done(self, evaluation_id: EvaluationId, num_more: int) -> None:
         """Count so many questions more as done."""
@@ -185,13 +109,6 @@ class EvaluationRepository:
 
     def complete(self, evaluation_id: EvaluationId, *, report: dict[str, Any], at: datetime) -> None:
         self._set(evaluation_id, report=report, finished_at=at)
-
-    def _set(self, evaluation_id: EvaluationId, **values: Any) -> None:
-        self._session.execute(
-            update(Evaluation)
-            .where(Evaluation.id == evaluation_id, Evaluation.tenant_id == self._tenant_id)
-            .values(**values)
-        )
 
     # ---- answers -------------------------------------------------------------------------
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
-from core.errors import NotFound
-from core.ids import CollectionId, DocumentId, ExtractionId, JobId, TenantId, new_id
+from core.ids import CollectionId, DocumentId, ExtractionId, JobId, new_id
+from storage.composites import CompositeRepository
 from storage.models import Document, Extraction, ExtractionRow
-from storage.paging import Page, PageRequest, paginate
 
-_INSERT_ROWS = 500
-_READ_ROWS = 500
+_AT_ONCE = 500
 
 
-class ExtractionRepository:
-    """Sees only its tenant's extractions."""
+class ExtractionRepository(CompositeRepository[Extraction, ExtractionRow, ExtractionId]):
+    """Sees only its tenant's extractions; a row for each document."""
 
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
+    model, part = Extraction, ExtractionRow
+    noun, plural = "extraction", "extractions"
 
     def create(
         self,
@@ -44,8 +40,8 @@ class ExtractionRepository:
         )
         self._session.add(extraction)
         self._session.flush()
-        for i in range(0, len(document_ids), _INSERT_ROWS):
-            self._add_rows(extraction.id, document_ids[i : i + _INSERT_ROWS], first=i)
+        for i in range(0, len(document_ids), _AT_ONCE):
+            self._add_rows(extraction.id, document_ids[i : i + _AT_ONCE], first=i)
         return extraction
 
     def _add_rows(self, extraction_id: str, document_ids: Sequence[DocumentId], *, first: int) -> None:
@@ -67,55 +63,11 @@ class ExtractionRepository:
             }
             for position, document_id in enumerate(document_ids, start=first)
         ]
-        self._session.execute(insert(ExtractionRow), rows)
-
-    def get(self, extraction_id: ExtractionId) -> Extraction:
-        """Raises `NotFound` for an unknown or foreign id."""
-        found = self._session.scalar(
-            select(Extraction).where(Extraction.id == extraction_id, Extraction.tenant_id == self._tenant_id)
-        )
-        if found is None:
-            raise NotFound(
-                f"There is no extraction {extraction_id}.",
-                remedy="List yours with GET /v1/extractions.",
-                extraction_id=extraction_id,
-            )
-        return found
-
-    def find_by_job(self, job_id: JobId) -> Extraction | None:
-        return self._session.scalar(
-            select(Extraction).where(Extraction.job_id == job_id, Extraction.tenant_id == self._tenant_id)
-        )
-
-    def list_page(self, page: PageRequest, *, collection_id: CollectionId | None = None) -> Page[Extraction]:
-        query = select(Extraction).where(Extraction.tenant_id == self._tenant_id)
-        if collection_id is not None:
-            query = query.where(Extraction.collection_id == collection_id)
-        return paginate(self._session, query, Extraction, page)
-
-    def list_rows(
-        self, extraction_id: ExtractionId, *, first: int = 0, limit: int = _READ_ROWS
-    ) -> Sequence[ExtractionRow]:
-        """At most `limit` rows from position `first` on, in order."""
-        return self._session.scalars(
-            self._rows(extraction_id)
-            .where(ExtractionRow.position >= first)
-            .order_by(ExtractionRow.position)
-            .limit(limit)
-        ).all()
-
-    def all_rows(self, extraction_id: ExtractionId) -> Iterator[ExtractionRow]:
-        """Every row, in order, some hundreds at a time."""
-        first = 0
-        while rows := self.list_rows(extraction_id, first=first):
-            yield from rows
-            first = rows[-1].position + 1
+        self._add_parts(rows)
 
     def find_open(self, extraction_id: ExtractionId) -> ExtractionRow | None:
         """The first row that is not filled yet."""
-        query = self._rows(extraction_id).where(ExtractionRow.finished_at.is_(None))
-        found: ExtractionRow | None = self._session.scalar(query.order_by(ExtractionRow.position).limit(1))
-        return found
+        return self._first_part(extraction_id, ExtractionRow.finished_at.is_(None))
 
     def finish_row(
         self,
@@ -128,31 +80,10 @@ class ExtractionRepository:
         at: datetime,
     ) -> Extraction:
         """Write a row, and count it; the extraction as it then is."""
-        self._session.execute(
-            update(ExtractionRow)
-            .where(
-                ExtractionRow.extraction_id == extraction_id,
-                ExtractionRow.document_id == document_id,
-                ExtractionRow.tenant_id == self._tenant_id,
-            )
-            .values(outcome=outcome, cells=cells, trail=trail, finished_at=at)
-        )
+        row = {"outcome": outcome, "cells": cells, "trail": trail, "finished_at": at}
+        self._set_part(extraction_id, ExtractionRow.document_id == document_id, **row)
         self._set(extraction_id, num_done=Extraction.num_done + 1)
-        extraction = self.get(extraction_id)
-        self._session.refresh(extraction)
-        return extraction
+        return self.get(extraction_id)
 
     def complete(self, extraction_id: ExtractionId, *, at: datetime) -> None:
         self._set(extraction_id, finished_at=at)
-
-    def _rows(self, extraction_id: ExtractionId) -> Any:
-        return select(ExtractionRow).where(
-            ExtractionRow.extraction_id == extraction_id, ExtractionRow.tenant_id == self._tenant_id
-        )
-
-    def _set(self, extraction_id: ExtractionId, **values: Any) -> None:
-        self._session.execute(
-            update(Extraction)
-            .where(Extraction.id == extraction_id, Extraction.tenant_id == self._tenant_id)
-            .values(**values)
-        )

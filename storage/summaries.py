@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, select
 
 from core.clock import utc_now
-from core.errors import NotFound
-from core.ids import CollectionId, DocumentId, JobId, SummaryId, TenantId, new_id
+from core.ids import CollectionId, DocumentId, JobId, SummaryId, new_id
+from storage.composites import CompositeRepository
 from storage.insertion import insert_if_absent
 from storage.models import Collection, Document, Summary, SummaryDocument, SummaryNode
-from storage.paging import Page, PageRequest, paginate
+from storage.paging import Page, PageRequest
 
-_INSERT_ROWS = 500
-_READ_ROWS = 200
+_AT_ONCE = 500
 _IN_LIMIT = 500  # bound variables per statement; SQLite's default limit is higher, old builds' 999
 
 
@@ -37,12 +35,11 @@ class PagesRead:
         return self.num_read / telling if telling else 1.0
 
 
-class SummaryRepository:
-    """Sees only its tenant's summaries."""
+class SummaryRepository(CompositeRepository[Summary, SummaryDocument, SummaryId]):
+    """Sees only its tenant's summaries; a part for each document."""
 
-    def __init__(self, session: Session, tenant_id: TenantId) -> None:
-        self._session = session
-        self._tenant_id = tenant_id
+    model, part = Summary, SummaryDocument
+    noun, plural = "summary", "summaries"
 
     def create(
         self,
@@ -79,8 +76,8 @@ class SummaryRepository:
         )
         self._session.add(summary)
         self._session.flush()
-        for i in range(0, len(document_ids), _INSERT_ROWS):
-            self._add_documents(summary.id, document_ids[i : i + _INSERT_ROWS], first=i)
+        for i in range(0, len(document_ids), _AT_ONCE):
+            self._add_documents(summary.id, document_ids[i : i + _AT_ONCE], first=i)
         return summary
 
     def _add_documents(self, summary_id: str, document_ids: Sequence[DocumentId], *, first: int) -> None:
@@ -107,52 +104,20 @@ class SummaryRepository:
             }
             for position, document_id in enumerate(document_ids, start=first)
         ]
-        self._session.execute(insert(SummaryDocument), rows)
-
-    def get(self, summary_id: SummaryId) -> Summary:
-        """Raises `NotFound` for an unknown or foreign id."""
-        found = self._session.scalar(
-            select(Summary).where(Summary.id == summary_id, Summary.tenant_id == self._tenant_id)
-        )
-        if found is None:
-            raise NotFound(
-                f"There is no summary {summary_id}.",
-                remedy="List yours with GET /v1/summaries.",
-                summary_id=summary_id,
-            )
-        return found
-
-    def find_by_job(self, job_id: JobId) -> Summary | None:
-        return self._session.scalar(
-            select(Summary).where(Summary.job_id == job_id, Summary.tenant_id == self._tenant_id)
-        )
+        self._add_parts(rows)
 
     def find_previous(self, summary: Summary) -> Summary | None:
         """The latest version before it that came to its end, complete."""
-        return self._session.scalar(
-            select(Summary)
-            .where(
-                Summary.tenant_id == self._tenant_id,
-                Summary.definition == summary.definition,
-                Summary.version < summary.version,
-                Summary.outcome == "complete",
-            )
-            .order_by(Summary.version.desc())
-            .limit(1)
-        )
+        return self._find_latest(summary.definition, Summary.version < summary.version)
 
     def find_latest(self, definition: str) -> Summary | None:
         """The latest version of a definition that came to its end, complete."""
-        return self._session.scalar(
-            select(Summary)
-            .where(
-                Summary.tenant_id == self._tenant_id,
-                Summary.definition == definition,
-                Summary.outcome == "complete",
-            )
-            .order_by(Summary.version.desc())
-            .limit(1)
-        )
+        return self._find_latest(definition)
+
+    def _find_latest(self, definition: str, *conditions: ColumnElement[bool]) -> Summary | None:
+        query = self._wholes(Summary.definition == definition, Summary.outcome == "complete", *conditions)
+        found: Summary | None = self._session.scalar(query.order_by(Summary.version.desc()).limit(1))
+        return found
 
     def list_page(
         self,
@@ -161,47 +126,14 @@ class SummaryRepository:
         collection_id: CollectionId | None = None,
         versions_of: Summary | None = None,
     ) -> Page[Summary]:
-        query = select(Summary).where(Summary.tenant_id == self._tenant_id)
-        if collection_id is not None:
-            query = query.where(Summary.collection_id == collection_id)
-        if versions_of is not None:
-            query = query.where(Summary.definition == versions_of.definition)
-        return paginate(self._session, query, Summary, page)
-
-    def collection_name(self, summary: Summary) -> str:
-        """Of the collection that is read, deleted or not."""
-        query = select(Collection.name).where(
-            Collection.id == summary.collection_id, Collection.tenant_id == self._tenant_id
-        )
-        return self._session.scalar(query) or summary.collection_id
+        versions = () if versions_of is None else (Summary.definition == versions_of.definition,)
+        return self._paginate(page, *versions, collection_id=collection_id)
 
     # ---- documents -----------------------------------------------------------------------
 
-    def list_documents(
-        self, summary_id: SummaryId, *, first: int = 0, limit: int = _READ_ROWS
-    ) -> Sequence[SummaryDocument]:
-        """At most `limit` documents from position `first` on, in order."""
-        return self._session.scalars(
-            self._documents(summary_id)
-            .where(SummaryDocument.position >= first)
-            .order_by(SummaryDocument.position)
-            .limit(limit)
-        ).all()
-
-    def all_documents(self, summary_id: SummaryId) -> Iterator[SummaryDocument]:
-        """Every document, in order, some hundreds at a time."""
-        first = 0
-        while rows := self.list_documents(summary_id, first=first):
-            yield from rows
-            first = rows[-1].position + 1
-
     def find_open(self, summary_id: SummaryId) -> SummaryDocument | None:
         """The first document that is not done yet."""
-        query = self._documents(summary_id).where(SummaryDocument.finished_at.is_(None))
-        found: SummaryDocument | None = self._session.scalar(
-            query.order_by(SummaryDocument.position).limit(1)
-        )
-        return found
+        return self._first_part(summary_id, SummaryDocument.finished_at.is_(None))
 
     def coverage(self, summary_ids: Sequence[SummaryId]) -> dict[SummaryId, PagesRead]:
         """Pages of each summary's documents, those read, and those with nothing on them."""
@@ -230,15 +162,8 @@ class SummaryRepository:
 
     def finish_document(self, summary_id: SummaryId, document_id: DocumentId, **values: Any) -> None:
         """Write a document's part, and count it."""
-        self._session.execute(
-            update(SummaryDocument)
-            .where(
-                SummaryDocument.summary_id == summary_id,
-                SummaryDocument.document_id == document_id,
-                SummaryDocument.tenant_id == self._tenant_id,
-            )
-            .values(finished_at=utc_now(), **values)
-        )
+        is_it = SummaryDocument.document_id == document_id
+        self._set_part(summary_id, is_it, finished_at=utc_now(), **values)
         self._set(summary_id, num_done=Summary.num_done + 1)
 
     # ---- effects -------------------------------------------------------------------------
@@ -252,9 +177,7 @@ class SummaryRepository:
             cost=Summary.cost + cost,
             **({"currency": currency} if currency else {}),
         )
-        summary = self.get(summary_id)
-        self._session.refresh(summary)
-        return summary
+        return self.get(summary_id)
 
     def count_nodes(self, summary_id: SummaryId, num_nodes: int) -> None:
         """Count nodes that are done, computed now or before."""
@@ -288,15 +211,3 @@ class SummaryRepository:
             "created_at": utc_now(),
         }
         return insert_if_absent(self._session, SummaryNode, row) == 1
-
-    def _documents(self, summary_id: SummaryId) -> Any:
-        return select(SummaryDocument).where(
-            SummaryDocument.summary_id == summary_id, SummaryDocument.tenant_id == self._tenant_id
-        )
-
-    def _set(self, summary_id: SummaryId, **values: Any) -> None:
-        self._session.execute(
-            update(Summary)
-            .where(Summary.id == summary_id, Summary.tenant_id == self._tenant_id)
-            .values(**values)
-        )

@@ -124,7 +124,7 @@ def list_evaluation_items(
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, evaluation_id)
         evaluations = EvaluationRepository(session, principal.tenant_id)
-        rows = evaluations.list_items(EvaluationId(row.id), first=first, limit=limit + 1)
+        rows = evaluations.list_parts(EvaluationId(row.id), first=first, limit=limit + 1)
     items = [EvaluationItem.of(item) for item in rows[:limit]]
     return ListOf(items=items, next_cursor=str(rows[limit].position) if len(rows) > limit else None)
 
@@ -176,7 +176,7 @@ def _get(session: Session, tenant_id: TenantId, evaluation_id: str) -> models.Ev
 
 
 def _items(session: Session, tenant_id: TenantId, row: models.Evaluation) -> list[ItemRow]:
-    return list(EvaluationRepository(session, tenant_id).all_items(EvaluationId(row.id)))
+    return list(EvaluationRepository(session, tenant_id).all_parts(EvaluationId(row.id)))
 
 
 def _show(session: Session, tenant_id: TenantId, rows: Sequence[models.Evaluation]) -> list[Evaluation]:

@@ -103,7 +103,7 @@ def list_extraction_rows(
     """The rows in order, those that are not done yet among them."""
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, extraction_id)
-        rows = ExtractionRepository(session, principal.tenant_id).list_rows(
+        rows = ExtractionRepository(session, principal.tenant_id).list_parts(
             ExtractionId(row.id), first=first, limit=limit + 1
         )
         shown = [DocumentId(each.document_id) for each in rows[:limit]]
@@ -117,7 +117,7 @@ def download_extraction(extraction_id: str, principal: Asker, services: Services
     """The table as CSV, UTF-8, with the quote, page and place of every value."""
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, extraction_id)
-        rows = ExtractionRepository(session, principal.tenant_id).all_rows(ExtractionId(row.id))
+        rows = ExtractionRepository(session, principal.tenant_id).all_parts(ExtractionId(row.id))
         text = table_as_csv(list(row.parameters["schema"]["properties"]), rows)
     return Response(
         text,

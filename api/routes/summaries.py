@@ -148,7 +148,7 @@ def list_summary_documents(
     """A summary's documents in order: what is said of each, and what of it was read."""
     with services.database.read() as session:
         row = _get(session, principal.tenant_id, summary_id)
-        rows = SummaryRepository(session, principal.tenant_id).list_documents(
+        rows = SummaryRepository(session, principal.tenant_id).list_parts(
             SummaryId(row.id), first=first, limit=limit + 1
         )
         named = [DocumentId(each.document_id) for each in rows]
@@ -215,7 +215,7 @@ def _show(session: Session, tenant_id: TenantId, rows: Sequence[models.Summary])
 
 def _page(session: Session, tenant_id: TenantId, row: models.Summary, shown: Summary) -> SummaryPage:
     summaries = SummaryRepository(session, tenant_id)
-    documents = list(summaries.all_documents(SummaryId(row.id)))
+    documents = list(summaries.all_parts(SummaryId(row.id)))
     title = documents[0].document_name if len(documents) == 1 else summaries.collection_name(row)
     return SummaryPage(
         id=row.id,

@@ -177,9 +177,7 @@ class SummaryPipeline:
         if part.previous is None:
             return None
         with self._database.read() as session:
-            rows = SummaryRepository(session, part.run.job.tenant_id).all_documents(
-                SummaryId(part.previous.id)
-            )
+            rows = SummaryRepository(session, part.run.job.tenant_id).all_parts(SummaryId(part.previous.id))
             return set().union(*(unpack_hashes(row.sentences) for row in rows))
 
     def _leave_unread(self, part: _Slice, row: SummaryDocument) -> None:
@@ -228,7 +226,7 @@ class SummaryPipeline:
         """One text of all documents, verified; where a limit was reached, what there is of each."""
         tenant_id = part.run.job.tenant_id
         with self._database.read() as session:
-            rows = list(SummaryRepository(session, tenant_id).all_documents(part.id))
+            rows = list(SummaryRepository(session, tenant_id).all_parts(part.id))
         told = [row for row in rows if row.statements]
         is_capped = is_capped or any(_was_capped(row) for row in rows)
         statements: Sequence[Statement]
@@ -315,7 +313,7 @@ class SummaryPipeline:
             return {"summary_id": None, "version": None}
         with self._database.read() as session:
             before = list(
-                SummaryRepository(session, part.run.job.tenant_id).all_documents(SummaryId(part.previous.id))
+                SummaryRepository(session, part.run.job.tenant_id).all_parts(SummaryId(part.previous.id))
             )
         was = {row.document_id: row for row in before}
         now = {row.document_id: row for row in rows}

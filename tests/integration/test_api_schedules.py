@@ -137,7 +137,7 @@ def test_a_batch_asks_the_kept_questions_each_time(house: House, collection_id: 
     for batch in batches:
         assert (batch["request_counts"]["total"], batch["max_cost"]) == (2, "0.5")
         with house.services.database.read() as session:
-            items = BatchRepository(session, house.north).list_items(batch["id"])
+            items = BatchRepository(session, house.north).list_parts(batch["id"])
         assert [(item.custom_id, item.parameters) for item in items] == [
             ("line-1", {"num_passages": 3}),
             ("b", {}),

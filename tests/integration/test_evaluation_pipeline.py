@@ -145,7 +145,7 @@ class House:
             row = evaluations.get(EvaluationId(evaluation.id))
             return (
                 row,
-                list(evaluations.all_items(EvaluationId(row.id))),
+                list(evaluations.all_parts(EvaluationId(row.id))),
                 JobRepository(session, self.tenant_id).get(JobId(row.job_id)),
             )
 

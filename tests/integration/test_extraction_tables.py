@@ -74,7 +74,7 @@ def state(house: House, extraction: Extraction) -> tuple[Extraction, Sequence[Ex
     with house.database.read() as session:
         repository = ExtractionRepository(session, house.principal.tenant_id)
         row = repository.get(ExtractionId(extraction.id))
-        rows = repository.list_rows(ExtractionId(extraction.id))
+        rows = repository.list_parts(ExtractionId(extraction.id))
         return row, rows, JobRepository(session, house.principal.tenant_id).get(JobId(row.job_id))
 
 

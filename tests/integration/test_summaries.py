@@ -162,7 +162,7 @@ def read(house: House, summary: Summary) -> Summary:
 
 def documents(house: House, summary: Summary) -> Sequence[SummaryDocument]:
     with house.database.read() as session:
-        return SummaryRepository(session, house.principal.tenant_id).list_documents(SummaryId(summary.id))
+        return SummaryRepository(session, house.principal.tenant_id).list_parts(SummaryId(summary.id))
 
 
 def lines(house: House, summary: Summary) -> list[LedgerEntry]:
