@@ -169,7 +169,7 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
 def settle_lost(session: Session, job: Job) -> None:
     """Put what workers of the job had engines do before they died on the ledger, and on nobody's bill.
 
-    To be called when no worker holds it. A price that is missing is logged, and holds up nothing.
+    To be called when no worker holds it; who ends it with success records its requests itself. A price that is missing is logged, and holds up nothing.
     """
     if not list_requests(session, JobId(job.id)):
         return
@@ -185,8 +185,8 @@ def settle_lost(session: Session, job: Job) -> None:
 
 def finish_job(session: Session, job: Job) -> None:
     """What is due when a job has ended, whoever ended it: every database that jobs end in is given this."""
-    settle_lost(session, job)
     if job.status != "succeeded":
+        settle_lost(session, job)
         kind_of(job.kind).close(session, job)
     notify_job_finished(session, job)
     settle(session, job)

@@ -160,6 +160,19 @@ def test_a_job_whose_last_worker_died_is_settled_when_it_is_parked(house: House)
         assert session.get_one(Job, job_id).error_code == "worker_lost"
 
 
+def test_a_job_that_succeeds_has_its_requests_on_the_ledger_once(house: House) -> None:
+    job_id = make_job(house)
+    run = house.claim(job_id)
+    open_and_close(house, run)
+    with house.database.write() as session:
+        run.succeed(session)
+        record(house, session, job_id)
+    with house.database.read() as session:
+        found = session.scalars(select(LedgerEntry).where(LedgerEntry.job_id == job_id)).all()
+    assert sorted((entry.num_tokens, entry.billed) for entry in found) == [(3, True), (32, True), (58, True)]
+    assert noted(house, job_id) == []
+
+
 def test_several_requests_of_an_attempt_are_one_line_a_stage(house: House) -> None:
     job_id = make_job(house, max_attempts=1)
     run = house.claim(job_id)
