@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from bench.chaos_audit import (
     doubled_lines,
     ledger_tokens,
     lost_jobs,
+    open_jobs,
     truncated_answers,
 )
 from bench.chaos_kills import Accidents, EngineTotals, SecondWorkers
@@ -34,13 +34,11 @@ from bench.chaos_load import Load, Place
 from bench.own_postgresql import running_postgresql
 from bench.report import BenchOptions, BenchResult, BenchTable
 from client import LongleafClient
-from core.clock import utc_now
 from core.settings import Settings, load_settings
 from embedded.home import with_free_ports
 from embedded.stack import EmbeddedStack
 from storage.database import Database
-from storage.job_states import FINAL_STATUSES
-from storage.models import Job, OutboxMessage
+from storage.models import Job
 
 log = structlog.get_logger()
 
@@ -50,9 +48,7 @@ MEAN_SECONDS_BETWEEN_KILLS = 15.0
 MAX_ATTEMPTS = 12
 """A job that is killed by chance three times in a row is no poison here, where all are killed all the time."""
 
-_SETTLE_SECONDS = 600.0
-_DUE_SOON = timedelta(seconds=60)
-"""Longer than any pause before another attempt."""
+_SETTLE_SECONDS = 1200.0
 
 _SHOWN = 12
 
@@ -221,14 +217,10 @@ def _wait(minutes: float) -> None:
 
 
 def _settle(database: Database) -> None:
-    """Until no job is open any more but such as are due later, or it is clear that some never end."""
+    """Until no job is open any more, or it is clear that some never end."""
     deadline = time.monotonic() + _SETTLE_SECONDS
-    open_jobs = select(func.count()).select_from(Job).where(Job.status.not_in(FINAL_STATUSES))
     while time.monotonic() < deadline:
-        later = select(OutboxMessage.job_id).where(
-            OutboxMessage.sent_at.is_(None), OutboxMessage.available_at > utc_now() + _DUE_SOON
-        )
         with database.read() as session:
-            if session.execute(open_jobs.where(Job.id.not_in(later))).scalar_one() == 0:
+            if not open_jobs(session):
                 return
         time.sleep(1.0)

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from bench.chaos_load import ANSWER_TOKENS, Promises
+from core.clock import utc_now
 from storage.job_states import FINAL_STATUSES
-from storage.models import Answer, Chunk, Document, Job, LedgerEntry, UploadedFile
+from storage.models import Answer, Chunk, Document, Job, LedgerEntry, OutboxMessage, UploadedFile
 
 _LOST_CODES = ("worker_lost", "internal_error")
 """Ends that are nobody's decision: a job that ended so did not do what was promised."""
+
+_DUE_SOON = timedelta(seconds=60)
+"""Longer than any pause before another attempt."""
+
+
+def open_jobs(session: Session) -> list[Job]:
+    """Jobs that have not ended, but for those that are due later: what a delete frees waits ten minutes."""
+    later = select(OutboxMessage.job_id).where(
+        OutboxMessage.sent_at.is_(None), OutboxMessage.available_at > utc_now() + _DUE_SOON
+    )
+    query = select(Job).where(Job.status.not_in(FINAL_STATUSES), Job.id.not_in(later))
+    return list(session.scalars(query))
 
 
 def lost_jobs(session: Session, promises: Promises) -> list[str]:
     """What each lost job or file is: unknown, never ended, or ended by a fault of ours."""
     jobs = {job.id: job for job in session.scalars(select(Job))}
     lost = [f"{job_id}: accepted, yet unknown" for job_id in promises.job_ids - jobs.keys()]
-    for job in jobs.values():
-        if job.status not in FINAL_STATUSES:
-            lost.append(f"{job.id}: {job.kind} is {job.status}, attempt {job.attempt}")
-        elif job.status == "failed" and job.error_code in _LOST_CODES:
-            lost.append(f"{job.id}: {job.kind} failed: {job.error_code}: {job.error_detail}")
+    lost += [f"{job.id}: {job.kind} is {job.status}, attempt {job.attempt}" for job in open_jobs(session)]
+    lost += [
+        f"{job.id}: {job.kind} failed: {job.error_code}: {job.error_detail}"
+        for job in jobs.values()
+        if job.status == "failed" and job.error_code in _LOST_CODES
+    ]
     searchable = set(
         session.scalars(
             select(Document.content_hash).where(Document.deleted_at.is_(None), Document.status == "ready")

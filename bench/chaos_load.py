@@ -69,12 +69,12 @@ class Load:
         self._place = place
         self._stop = threading.Event()
         users: dict[str, tuple[Callable[[LongleafClient, random.Random], None], float]] = {
-            "uploads": (self._upload, 4.0),
+            "uploads": (self._upload, 12.0),
             "questions": (self._ask, 0.5),
             "streams": (self._stream, 0.5),
             "leaving": (self._leave, 6.0),
             "cancelling": (self._cancel, 15.0),
-            "summaries": (self._summarize, 20.0),
+            "summaries": (self._summarize, 60.0),
         }
         self._threads = [
             threading.Thread(target=self._repeat, args=(name, *user, random.Random(f"{seed}{name}")))

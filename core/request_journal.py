@@ -14,7 +14,7 @@ class JournalEntry(Protocol):
     """One request. Its thread alone calls it."""
 
     def used(self, usage: TokenUsage) -> None:
-        """All that the request has consumed so far. Returns at once."""
+        """All that the request has consumed so far. The first time it is written down before this returns."""
         ...
 
     def close(self) -> None:

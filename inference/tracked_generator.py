@@ -55,6 +55,7 @@ class _Watched:
 
     num_cached: int  # known before it was sent; 0 of an engine that does not tell either
     usage: TokenUsage = field(default_factory=TokenUsage)
+    measured: TokenUsage = field(default_factory=TokenUsage)  # with its share of the engine's time
     has_begun: bool = False
     has_ended: bool = False
 
@@ -123,6 +124,7 @@ class TrackedGenerator:
                 yield self._watch(deltas, watched, share, entry, lambda: prefixes.computed(prompt))
         finally:
             share.end()
+            entry.used(watched.measured)
             entry.close()
             if watched.has_begun:
                 # Cached tokens are named at the end only.
@@ -158,9 +160,10 @@ class TrackedGenerator:
             if not watched.has_begun and (delta.text or delta.usage.completion_tokens):
                 watched.has_begun = True
                 begin()
-            usage = self._measured(delta, watched, share)
-            entry.used(usage)
-            yield replace(delta, usage=usage)
+            watched.measured = self._measured(delta, watched, share)
+            yield replace(delta, usage=watched.measured)
+            # Afterwards, since it may take a moment: whoever waits for the first token has it by now.
+            entry.used(watched.measured)
 
     def _measured(self, delta: GenerationDelta, watched: _Watched, share: EngineShare) -> TokenUsage:
         """The usage so far with its share of time, and with what was known to be cached until the

@@ -65,8 +65,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session whose changes are thrown away."""
+        """A session whose changes are thrown away. All that is read in it is of one moment.
+
+        Otherwise an answer could be shown as it was before its job ended, together with the job that has ended.
+        """
         with Session(self.engine, expire_on_commit=False) as session:
+            if not self.is_sqlite:  # which has a snapshot in any case
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     @contextmanager

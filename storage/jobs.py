@@ -408,7 +408,7 @@ class JobQueue:
             lease_expires_at=None,
         )
         if queued is not None:
-            Outbox(self._session).announce(queued)
+            Outbox(self._session).announce(queued, is_next=True)
         return None
 
 

@@ -31,8 +31,12 @@ class Outbox:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def announce(self, job: Job, *, available_at: datetime | None = None) -> None:
-        """Have the job's queue told of it after this transaction commits, not before `available_at`."""
+    def announce(self, job: Job, *, available_at: datetime | None = None, is_next: bool = False) -> None:
+        """Have the job's queue told of it after this transaction commits, not before `available_at`.
+
+        Args:
+            is_next: before all of its kind that wait: it had its turn, and its worker died.
+        """
         self._session.add(
             OutboxMessage(
                 id=new_id("out"),
@@ -40,7 +44,7 @@ class Outbox:
                 job_id=job.id,
                 queue=job.queue,
                 kind=job.kind,
-                priority=job.priority,
+                priority=job.priority - is_next,
                 available_at=available_at or utc_now(),
             )
         )

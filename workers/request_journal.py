@@ -21,11 +21,11 @@ EVERY_SECONDS = 0.5
 
 
 class JobJournal:
-    """Writes what a job's requests consume from a thread of its own, while the block lasts.
+    """Writes what a job's requests consume, while the block lasts.
 
-    The first token of each request is written at once, since its whole prompt is computed then; what it
-    consumes after that is written twice a second; its end is written before `close` returns. So nothing
-    of it is written later, when its work has put it on the ledger.
+    The first token of each request is written before `used` returns, since its whole prompt is computed then;
+    what it consumes after that twice a second, by a thread; its end before `close` returns. So nothing of it
+    is written later, when its work has put it on the ledger.
     """
 
     def __init__(self, database: Database, job: ClaimedJob) -> None:
@@ -53,15 +53,16 @@ class JobJournal:
         entry = _Entry(self, model, model_revision)
         with self._wake:
             self._entries.add(entry)
+            self._wake.notify_all()
             if self._thread is None:
                 name = f"journal-{self._job.id}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
         return entry
 
-    def wake(self) -> None:
-        with self._wake:
-            self._wake.notify_all()
+    def begin(self, entry: _Entry) -> None:
+        with self._writing:
+            self._write(entry)
 
     def end(self, entry: _Entry) -> None:
         with self._wake:
@@ -113,7 +114,7 @@ class _Entry:
         is_first = self.usage == TokenUsage()
         self.usage = usage
         if is_first:
-            self._journal.wake()
+            self._journal.begin(self)
 
     def close(self) -> None:
         self._journal.end(self)

@@ -90,9 +90,15 @@ def test_what_a_running_request_consumes_is_in_the_database_while_it_runs(house:
     with JobJournal(house.database, house.claim(job_id).job) as journal:
         entry = open_entry(house, journal)
         entry.used(TokenUsage(90, 32, 1))
-        wait_until(lambda: noted(house, job_id) == [TokenUsage(90, 32, 1)])
+        assert noted(house, job_id) == [TokenUsage(90, 32, 1)]
         entry.used(USAGE)
         wait_until(lambda: noted(house, job_id) == [USAGE])
+        entry.close()
+        time.sleep(2 * EVERY_SECONDS)  # the thread has nothing to do
+        another = open_entry(house, journal)
+        another.used(TokenUsage(7, 0, 1))
+        another.used(TokenUsage(7, 0, 2))
+        wait_until(lambda: TokenUsage(7, 0, 2) in noted(house, job_id))
 
 
 def test_the_end_of_a_request_is_written_before_it_is_over_and_nothing_after(house: House) -> None:

@@ -291,3 +291,28 @@ def test_every_way_to_end_is_heard_of_once_in_its_own_transaction(
         ]
     )
     listening.dispose()
+
+
+def test_what_is_read_together_is_of_one_moment(database: Database, tenant: TenantId) -> None:
+    first, second = make_job(database, tenant), make_job(database, tenant)
+    with database.read() as session:
+        assert session.get_one(Job, first).status == "queued"
+        for job_id in (first, second):
+            claim(database, job_id)
+        assert session.get_one(Job, second).status == "queued", "no other transaction shows in the middle"
+    assert status(database, second) == "running"
+
+
+def test_a_dead_workers_job_goes_before_those_that_came_after_it(
+    database: Database, tenant: TenantId
+) -> None:
+    retaken = make_job(database, tenant)
+    claim(database, retaken)
+    waiting = [make_job(database, tenant) for _ in range(3)]
+    expire(database, retaken)
+    with database.write() as session:
+        JobQueue(session).take_up_expired()
+    with database.read() as session:
+        counts = Outbox(session).count_waiting(utc_now(), "interactive")
+        first = min(counts, key=lambda each: each.priority)
+        assert (counts[first], max(counts.values())) == (1, len(waiting) + 1)
