@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from core import errors
 from core.errors import InvalidInput, LongleafError
+
+log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -35,6 +38,7 @@ STATUS: Mapping[type[LongleafError], int] = {
     errors.DeadlineExceeded: 504,
     errors.ModelUnavailable: 503,
     errors.EngineIncapable: 501,
+    errors.DatabaseUnavailable: 503,
     errors.OutputInvalid: 502,
     errors.DeliveryFailed: 502,
 }
@@ -43,9 +47,13 @@ STATUS: Mapping[type[LongleafError], int] = {
 RETRY_AFTER_SECONDS: Mapping[type[LongleafError], int] = {
     errors.EngineUnavailable: 5,
     errors.EngineOverloaded: 2,
+    errors.DatabaseUnavailable: 2,
 }
 
 _RESERVED = frozenset({"type", "title", "status", "detail", "code", "remedy", "instance", "request_id"})
+
+_PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
+"""Errors of a database that may answer the next time."""
 
 _OF_JOBS_ONLY = {"worker_lost": (500, "The worker died while running the job")}
 
@@ -117,6 +125,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(DataError, _on_data_error)
+    app.add_exception_handler(OperationalError, _on_database_away)
 
 
 def internal_error(request: Request) -> JSONResponse:
@@ -255,3 +264,17 @@ def _tree(kind: type[LongleafError]) -> Iterator[type[LongleafError]]:
     yield kind
     for below in kind.__subclasses__():
         yield from _tree(below)
+
+
+def _on_database_away(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OperationalError)
+    # SQLite says so of a table that is not there too: that is a fault of ours, and lasts.
+    name = getattr(error.orig, "sqlite_errorname", _PASSING[0])
+    if not name.startswith(_PASSING):
+        raise error
+    log.warning("request.database_away", error=str(error))
+    away = errors.DatabaseUnavailable(
+        "The database went away while the request was handled, or is locked for too long.",
+        remedy="Send the request again, with the Idempotency-Key that it had: it may have been done.",
+    )
+    return _on_longleaf_error(request, away)

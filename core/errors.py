@@ -206,6 +206,11 @@ class DeliveryFailed(LongleafError):
     title = "The webhook could not be delivered"
 
 
+class DatabaseUnavailable(LongleafError):
+    code = "database_unavailable"
+    title = "The database does not answer"
+
+
 class Misconfigured(LongleafError):
     code = "misconfigured"
     title = "A setting is wrong"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 from fastapi.testclient import TestClient
+from sqlalchemy import create_engine, make_url, text
 
 from api.app import create_app
 from bootstrap.api_services import ApiServices, build_api_services
@@ -250,3 +252,30 @@ def test_pages_of_costs_and_an_invoice_are_served(house: House) -> None:
     assert house.client.get(f"{path}2026-13", headers=house.key("reports")).status_code == 422
     assert house.client.get("/v1/reports/costs/top", headers=house.key("reports")).json()["documents"] == []
     assert house.client.get("/v1/reports/savings", headers=house.key("reports")).json()["saved"] == "0"
+
+
+def test_a_database_that_goes_away_is_a_503_until_it_is_back(
+    tmp_path: Path, new_postgresql_url: Callable[[], str]
+) -> None:
+    url = new_postgresql_url()
+    with open_house(tmp_path, database_url=url) as house:
+        assert house.client.get("/v1/jobs", headers=house.key()).status_code == 200
+        house.services.database.dispose()
+        with closed_to_everybody(url):
+            away = house.client.get("/v1/jobs", headers=house.key())
+            assert (away.status_code, away.json()["code"]) == (503, "database_unavailable")
+            assert away.headers["retry-after"] == "2"
+            assert "Idempotency-Key" in away.json()["remedy"]
+        assert house.client.get("/v1/jobs", headers=house.key()).status_code == 200
+
+
+@contextmanager
+def closed_to_everybody(url: str) -> Iterator[None]:
+    """The database takes no connections meanwhile."""
+    target = make_url(url)
+    server = create_engine(target.set(database="postgres"), isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f'ALTER DATABASE "{target.database}" ALLOW_CONNECTIONS false'))
+        yield
+        connection.execute(text(f'ALTER DATABASE "{target.database}" ALLOW_CONNECTIONS true'))
+    server.dispose()
