@@ -40,6 +40,7 @@ def _preparing_code() -> str:
     return whole.hexdigest()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of an engine first, since they take longest; each other file is a group of its own."""
     for item in items:
