@@ -33,10 +33,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 unit: setup
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/unit
+	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/unit
 
 test: check
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder tests/integration tests/unit
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder tests/integration tests/unit
 	$(BIN)/pytest tests/acceptance
 
 bench: setup

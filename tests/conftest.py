@@ -6,14 +6,14 @@ import fcntl
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 import inference
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINE_TESTS = "engine"
-"""The group of all tests that start an engine: one process runs them, one after the other."""
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +40,25 @@ def _preparing_code() -> str:
     return whole.hexdigest()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of an engine first, since they take longest; each other file is a group of its own."""
-    for item in items:
-        group = ENGINE_TESTS if item.get_closest_marker("engine") else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+    """Tests of an engine first, since they take longest."""
+    items.sort(key=lambda item: not _starts_engines(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> EnginesInTurn:
+    return EnginesInTurn(config, log)
+
+
+class EnginesInTurn(LoadFileScheduling):
+    """Files are spread over the processes, but one of them runs all that start engines, one after the other.
+
+    xdist's own groups are lost with pytest 9.2, which no longer reads what they write.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "engines" if _starts_engines(nodeid) else str(super()._split_scope(nodeid))
+
+
+def _starts_engines(nodeid: str) -> bool:
+    return nodeid.partition("::")[0].endswith("_vllm.py")
