@@ -55,7 +55,6 @@ class _Watched:
 
     num_cached: int  # known before it was sent; 0 of an engine that does not tell either
     usage: TokenUsage = field(default_factory=TokenUsage)
-    measured: TokenUsage = field(default_factory=TokenUsage)  # with its share of the engine's time
     has_begun: bool = False
     has_ended: bool = False
 
@@ -124,7 +123,6 @@ class TrackedGenerator:
                 yield self._watch(deltas, watched, share, entry, lambda: prefixes.computed(prompt))
         finally:
             share.end()
-            entry.used(watched.measured)
             entry.close()
             if watched.has_begun:
                 # Cached tokens are named at the end only.
@@ -160,10 +158,10 @@ class TrackedGenerator:
             if not watched.has_begun and (delta.text or delta.usage.completion_tokens):
                 watched.has_begun = True
                 begin()
-            watched.measured = self._measured(delta, watched, share)
-            yield replace(delta, usage=watched.measured)
-            # Afterwards, since it may take a moment: whoever waits for the first token has it by now.
-            entry.used(watched.measured)
+            usage = self._measured(delta, watched, share)
+            # Before anybody hears of it: the first time this is written down, which takes milliseconds.
+            entry.used(usage)
+            yield replace(delta, usage=usage)
 
     def _measured(self, delta: GenerationDelta, watched: _Watched, share: EngineShare) -> TokenUsage:
         """The usage so far with its share of time, and with what was known to be cached until the

@@ -110,6 +110,6 @@ def test_the_journal_hears_what_a_request_has_consumed_however_it_ends() -> None
         with generator.stream(REQUEST) as deltas:
             next(deltas)
     first, second = TokenUsage(100, 32, 1), TokenUsage(100, 32, 2)
-    assert journal.heard == [model, first, second, second, "closed", model, first, "closed"]
+    assert journal.heard == [model, first, second, "closed", model, first, "closed"]
     read_all(generator)
     assert journal.heard[-1] == "closed", "what nobody keeps a journal of goes nowhere"
