@@ -16,6 +16,7 @@ import numpy as np
 from bench.report import BenchOptions, BenchResult, BenchTable
 from bench.service import running_service
 from client import LongleafClient
+from client.problems import ProblemError
 from core.clock import utc_now
 from core.ids import TenantId
 from embedded.stack import EmbeddedStack
@@ -94,10 +95,18 @@ def _under(stack: EmbeddedStack, load: Callable[[], None], measure: _Measure) ->
         assert left, "the first tenant's files were done before the second's were measured: take more"
         for status in ("queued", "running"):
             for job in list(first.list_jobs(status=status, kind="ingest")):
-                first.cancel_job(job["id"])
+                _cancel(first, job["id"])
         while any(first.list_jobs(status="running")):
             time.sleep(0.2)
     return samples
+
+
+def _cancel(client: LongleafClient, job_id: str) -> None:
+    try:
+        client.cancel_job(job_id)
+    except ProblemError as error:
+        if error.code != "conflict":  # it has ended meanwhile
+            raise
 
 
 def _upload(stack: EmbeddedStack, num_files: int, *, per_upload: int) -> None:
