@@ -14,7 +14,7 @@ from accounting import append_only as append_only  # who can write the ledger ha
 from accounting.holds import charge
 from accounting.money import cost_of, cost_of_time
 from accounting.price_table import PricesInForce, prices_in_force
-from accounting.stages import Stage
+from accounting.stages import GENERATOR_STAGES, Stage
 from core.clock import Clock, utc_now
 from core.errors import InvalidInput
 from core.ids import TenantId, new_id
@@ -84,7 +84,7 @@ class Ledger:
 
         A second call for the same source, attempt and stages writes nothing and gives what the first
         one wrote, so that a task delivered twice is billed once. Lines of zero tokens are left out.
-        What the journal has of requests of the lines' jobs is forgotten: it is on the ledger now.
+        What the journal has of the jobs of a generator's lines is forgotten: it is on the ledger now.
 
         Raises:
             InvalidInput: a line has a negative count (a correction is `accounting.corrections`'), or two have one source, attempt, stages and model.
@@ -109,7 +109,8 @@ class Ledger:
         entries = [LedgerEntry(**row) for row in rows] if is_new else _find(session, tenant_id, written)
         new_ids = {row["id"] for row in rows}
         charge(session, tenant_id, [entry for entry in entries if entry.id in new_ids])
-        if job_ids := {line.job_id for line in written if line.job_id}:
+        generated = (line for line in written if line.priced_as in GENERATOR_STAGES)
+        if job_ids := {line.job_id for line in generated if line.job_id}:
             forget_requests(session, job_ids)
         return entries
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from accounting.billing import BurnReason, burned
 from accounting.ledger import Ledger, generation_lines
-from core.ids import JobId, TenantId
+from core.ids import TenantId
 from core.usage import TokenUsage
-from storage.engine_requests import list_requests
+from storage.engine_requests import RequestNote
 from storage.models import Job
 
 
-def settle_lost_requests(session: Session, ledger: Ledger, job: Job, *, source: str) -> int:
+def settle_lost_requests(
+    session: Session, ledger: Ledger, job: Job, notes: Sequence[RequestNote], *, source: str
+) -> int:
     """Put what is left in the journal of the job on the ledger, and on nobody's bill.
 
     To be called when no worker holds the job: who does puts its requests on the ledger itself, and
     `Ledger.record` then forgets them.
 
     Args:
+        notes: all that the journal has of the job.
         source: of the entries.
 
-    Returns: how many tokens were found.
+    Returns: how many tokens these are.
 
     Raises:
         Misconfigured: the price book has no price for the model.
     """
     sums: dict[tuple[int, str, str], TokenUsage] = {}
-    for note in list_requests(session, JobId(job.id)):
+    for note in notes:
         key = (note.attempt, note.model, note.model_revision)
         sums[key] = sums.get(key, TokenUsage()) + note.usage
     lines = [

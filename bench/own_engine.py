@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from bench.report import BenchOptions
 from core.settings import EngineSettings, load_settings
+from embedded.home import find_free_port
 from inference.completions_client import CompletionsClient
 from inference.engine_launcher import EngineProcess
 from inference.local_engine import local_engine_command
@@ -33,7 +33,9 @@ def running_engine(options: BenchOptions, name: str, **changes: Any) -> Iterator
     Raises:
         EngineUnavailable: it did not start.
     """
-    settings = load_settings().engine.model_copy(update={"url": "", "port": _free_port()} | changes)
+    ours = load_settings().engine
+    port = find_free_port(ours.host, preferred=0)
+    settings = ours.model_copy(update={"url": "", "port": port} | changes)
     spec = find_model(settings.model, role="generator", revision=settings.revision)
     prepare_model(spec, options.model_dir)
     command = local_engine_command(settings, options.model_dir, developer_endpoints=True)
@@ -48,9 +50,3 @@ def running_engine(options: BenchOptions, name: str, **changes: Any) -> Iterator
     finally:
         client.close()
         process.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -169,14 +169,16 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
 def settle_lost(session: Session, job: Job) -> None:
     """Put what workers of the job had engines do before they died on the ledger, and on nobody's bill.
 
-    To be called when no worker holds it; who ends it with success records its requests itself. A price that is missing is logged, and holds up nothing.
+    To be called when no worker holds it; who ends it with success records its requests itself. A price that
+    is missing is logged, and holds up nothing.
     """
-    if not list_requests(session, JobId(job.id)):
+    notes = list_requests(session, JobId(job.id))
+    if not notes:
         return
     try:
         with session.begin_nested():
             source = kind_of(job.kind).source(session, job)
-            num_tokens = settle_lost_requests(session, _LEDGER, job, source=source)
+            num_tokens = settle_lost_requests(session, _LEDGER, job, notes, source=source)
     except LongleafError as error:
         log.warning("job.not_settled", job_id=job.id, code=error.code)
     else:

@@ -62,11 +62,11 @@ def examine(settings: Settings, *, repair: bool = False) -> Iterator[Finding]:
     yield _kv_store(settings)
     yield from _models(settings, repair=repair)
     yield _redis(settings)
-    yield from _engines(settings)
-    yield _service("api", f"{settings.api_url}/readyz", "`longleaf up` starts it")
     database = Database(settings.resolved_database_url)
     with ExitStack() as stack:
         stack.callback(database.dispose)
+        yield from _engines(settings, database)
+        yield _service("api", f"{settings.api_url}/readyz", "`longleaf up` starts it")
         finding = _database(database, repair=repair)
         yield finding
         if finding.verdict == "fault":
@@ -143,7 +143,7 @@ def _service(subject: str, url: str, remedy: str) -> Finding:
     return Finding(subject, "away", f"{url} does not answer.", f"{remedy}.")
 
 
-def _engines(settings: Settings) -> Iterator[Finding]:
+def _engines(settings: Settings, database: Database) -> Iterator[Finding]:
     """Each engine, and with several whether they serve the same."""
     urls = settings.engine_urls
     if len(urls) == 1:
@@ -152,19 +152,16 @@ def _engines(settings: Settings) -> Iterator[Finding]:
     findings = [_service(f"engine-{n}", f"{url}/health", "Start it") for n, url in enumerate(urls, start=1)]
     yield from findings
     if any(finding.verdict == "ok" for finding in findings):
-        yield _agreement(settings)
+        yield _agreement(settings, database)
 
 
-def _agreement(settings: Settings) -> Finding:
+def _agreement(settings: Settings, database: Database) -> Finding:
     from bootstrap.engine_services import build_engine
 
-    database = Database(settings.resolved_database_url)
     try:
         info = build_engine(settings, on_probed=ProbeAccounts(database, Ledger()).record).info()
     except LongleafError as error:
         return Finding("engines", "fault", error.detail, error.remedy)
-    finally:
-        database.dispose()
     return Finding("engines", "ok", f"serve {info.model} with a window of {info.max_model_len:,} tokens")
 
 

@@ -32,7 +32,7 @@ _TRADITIONAL = str.maketrans("兩萬億貳參陸", "两万亿贰叁陆")
 _HAN_RUN = re.compile("[零一二三四五六七八九〇壹贰叁肆伍陆柒捌玖两十拾百佰千仟万亿]+")
 # 三点五十分 is a time of day, and 一点一点 no number at all.
 _HAN_DECIMAL = re.compile(
-    f"({_HAN_RUN.pattern})点([零一二三四五六七八九〇]+)(?![零一二三四五六七八九〇十点]|百分之)([百千万亿]*)"
+    f"({_HAN_RUN.pattern})点([零一二三四五六七八九〇]+)(?![零一二三四五六七八九〇十点])([百千万亿]*)"
 )
 _NO_NUMBER = ("千万", "万一", "一一", "万千", "千百")
 _MEASURES = frozenset(
@@ -112,8 +112,7 @@ _MONTH_KEYS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 def numbers_of(text: str) -> Numbers:
     """The numbers of an English or Chinese text, each in one plain form."""
     plain = unicodedata.normalize("NFKC", text).translate(_TRADITIONAL)
-    decimals = list(_from_han_decimals(plain))
-    plain = _HAN_DECIMAL.sub(" ", plain)
+    plain, decimals = _take_han_decimals(plain)
     stated = Counter([*decimals, *_from_digits(plain), *_from_words(plain.lower())])
     given = {str(_MONTH_KEYS.index(month[:3]) + 1) for month in _MONTHS.findall(plain)}
     if re.search(r"\b(?:one|first)\b", plain, re.IGNORECASE):
@@ -143,16 +142,22 @@ def _from_digits(text: str) -> Iterator[str]:
         yield _plain(value)
 
 
-def _from_han_decimals(text: str) -> Iterator[str]:
-    """`二点四` is 2.4, `一点四万` 14000."""
-    for whole, part, unit in _HAN_DECIMAL.findall(text):
+def _take_han_decimals(text: str) -> tuple[str, list[str]]:
+    """The text without its decimals in Chinese numerals, and these: `二点四` is 2.4, `一点四万` 14000."""
+    found: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        whole, part, unit = match.groups()
         value = _han_value(whole)
         if value is None:
-            continue
+            return match[0]
         decimal = Decimal(f"{value}.{''.join(str(_HAN_DIGITS[character]) for character in part)}")
         for factor in _units(unit):
             decimal *= factor
-        yield _plain(decimal)
+        found.append(_plain(decimal))
+        return " "
+
+    return _HAN_DECIMAL.sub(take, text), found
 
 
 def _units(text: str) -> Iterator[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 from core.settings import EngineSettings
+from embedded.home import find_free_port
 from inference.engine_launcher import EngineProcess
 from inference.local_engine import local_engine_command
 from inference.prepare import prepare_model
@@ -26,13 +26,8 @@ def make_engine(
         settings: what differs from the default settings.
         command: further arguments of `local_engine_command`.
     """
-    chosen = EngineSettings(port=free_port(), **settings)  # type: ignore[call-arg]
+    port = find_free_port("127.0.0.1", preferred=0)
+    chosen = EngineSettings(port=port, **settings)  # type: ignore[call-arg]
     prepare_model(find_model(MODEL), model_cache)
     argv = local_engine_command(chosen, model_cache, developer_endpoints=True, **command)
     return EngineProcess(argv, host=chosen.host, port=chosen.port, log_path=log_folder / "engine.log")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
