@@ -259,6 +259,11 @@ class WorkerSettings(BaseModel):
         ge=1,
         description="Questions that nobody waits for at work at once; the other threads serve people.",
     )
+    give_way_seconds: float = Field(
+        10.0,
+        ge=0,
+        description="How long a step that nobody waits for gives way to people who wait for a first token.",
+    )
     event_ttl_seconds: int = Field(3600, ge=1)
     engine_sample_seconds: float = Field(
         5.0, gt=0, description="How often the engines' counters are read, to hold the ledger against."
@@ -270,6 +275,11 @@ class RetentionSettings(BaseModel):
 
     job_days: int | None = Field(
         90, ge=1, description="Ended jobs that nothing else names, such as compactions; empty: for ever."
+    )
+    summary_node_days: int | None = Field(
+        90,
+        ge=1,
+        description="What sections come to, and no run of a summary has wanted since; empty: for ever.",
     )
     idempotency_hours: int = Field(
         168, ge=1, description="An Idempotency-Key repeated later than this makes a new request."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.cancellation import Checkpoint
+from core.precedence import current_precedence
 from generation.consumption import Consumption
 from inference.protocols import GenerationRequest, Generator
 
@@ -13,6 +14,7 @@ def written(
     """The text and why it ended; what it took is added to `consumption`, however it ends."""
     usage, engine = consumption.usage, consumption.engine
     text, finish_reason = "", ""
+    current_precedence().give_way()
     with generator.stream(request) as deltas:
         for delta in deltas:
             consumption.usage = usage + delta.usage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.precedence import current_precedence
 from core.usage import TokenUsage
 from generation.agreement import agreement_of
 from generation.attempt import Attempt
@@ -51,6 +52,7 @@ class SampledWriter:
         requests = sample_requests(request, attempt.question.num_samples)
         traced = [attempt.trace.begin(prompt, each, engine=info) for each in requests]
         consumption = attempt.consumption
+        current_precedence().give_way()
         with self._leaders.lead(attempt, prompt, engine=info) as lead:
 
             def on_usage(usage: TokenUsage) -> None:

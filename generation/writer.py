@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accounting.stages import Stage
 from core.errors import TooLong
+from core.precedence import current_precedence
 from core.settings import AskSettings
 from generation.answer_draft import Draft, Statement
 from generation.attempt import Attempt
@@ -272,6 +273,9 @@ class AnswerWriter:
         request = self._request(attempt, prompt, kept, constraint)
         traced = attempt.trace.begin(prompt, request, engine=self._generator.info())
         text, finish_reason = "", ""
+        precedence = current_precedence()
+        # Not with the lead of a prefix, for which somebody may wait.
+        precedence.give_way()
         with (
             self._leaders.lead(attempt, prompt, engine=self._generator.info()) as lead,
             self._generator.stream(request) as deltas,
@@ -284,6 +288,7 @@ class AnswerWriter:
                 attempt.run.checkpoint()
                 if delta.text or delta.usage.completion_tokens:
                     lead.first_token()
+                    precedence.first_token()
                     consumption.first_token_at = consumption.first_token_at or time.monotonic()
                 text += delta.text
                 finish_reason = delta.finish_reason or finish_reason

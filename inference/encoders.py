@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer as FastTokenizer
 
 from core.errors import ModelUnavailable
+from core.precedence import current_precedence
 from inference.batches import batches_by_length
 from inference.manifest import read_manifest
 from inference.openvino_encoder import ARITHMETIC, OpenVinoTransformer, load_openvino_model
@@ -89,12 +90,15 @@ class SentenceTransformerEmbedder:
         return self._embed(texts, self._identity.prompts.query)
 
     def _embed(self, texts: Sequence[str], prompt: str) -> Embeddings:
-        started = time.perf_counter()
         lengths = self._input_lengths(texts, prompt)
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        seconds = 0.0
         for batch in batches_by_length(lengths, max_tokens=MAX_BATCH_TOKENS):
+            current_precedence().give_way()
+            started = time.perf_counter()
             vectors[batch] = self._encode([texts[i] for i in batch], prompt)
-        return Embeddings(vectors, tuple(lengths), time.perf_counter() - started)
+            seconds += time.perf_counter() - started
+        return Embeddings(vectors, tuple(lengths), seconds)
 
     def _input_lengths(self, texts: Sequence[str], prompt: str) -> list[int]:
         """Tokens of each input as the model sees it, padding aside."""

@@ -14,6 +14,7 @@ from sentence_transformers import CrossEncoder
 from tokenizers import Tokenizer as FastTokenizer
 
 from core.errors import ModelUnavailable
+from core.precedence import current_precedence
 from inference.batches import batches_by_length
 from inference.manifest import hash_files, read_manifest, revision_of
 from inference.prepare import is_prepared, model_path
@@ -51,17 +52,20 @@ class CrossEncoderReranker:
 
     def rerank(self, question: str, passages: Sequence[str]) -> RerankScores:
         """One score a passage, in the order given; a pair beyond the model's window is cut."""
-        started = time.perf_counter()
         pairs = [(question, passage) for passage in passages]
         lengths = [sum(e.attention_mask) for e in self._input_tokenizer.encode_batch_fast(pairs)]
         scores = np.empty(len(pairs), dtype=np.float32)
+        seconds = 0.0
         for batch in batches_by_length(lengths, max_tokens=MAX_BATCH_TOKENS):
+            current_precedence().give_way()
+            started = time.perf_counter()
             with self._turn:
                 found = self._model.predict(
                     [pairs[i] for i in batch], batch_size=len(batch), show_progress_bar=False
                 )
+            seconds += time.perf_counter() - started
             scores[batch] = np.asarray(found, dtype=np.float32).reshape(len(batch))
-        return RerankScores(scores, sum(lengths), time.perf_counter() - started)
+        return RerankScores(scores, sum(lengths), seconds)
 
 
 def load_reranker(model: str, model_dir: Path, *, num_threads: int = 0) -> CrossEncoderReranker:

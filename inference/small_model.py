@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from core.errors import LongleafError
+from core.precedence import current_precedence
 from core.usage import ModelUse, TokenUsage
 from inference.protocols import (
     ChatTokenizer,
@@ -100,6 +101,7 @@ class ChatSmallModel:
             cache_salt=cache_salt,
             constraint=None if json_schema is None else OutputConstraint("json", json_schema),
         )
+        current_precedence().give_way()
         started = time.perf_counter()
         pieces, finish_reason, usage = [], "", TokenUsage()
         try:

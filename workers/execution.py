@@ -8,6 +8,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol
@@ -36,6 +37,7 @@ from storage.events import EventBus
 from storage.job_run import JobRun, RunOutcome, raise_unless_held, unwanted
 from storage.jobs import ClaimedJob, JobQueue, LeaseState
 from storage.models import Job
+from workers.precedence import JobPrecedence
 from workers.request_journal import JobJournal
 
 log = structlog.get_logger()
@@ -107,11 +109,15 @@ class JobExecutor:
         events: EventBus,
         handlers: Mapping[str, JobHandler],
         settings: WorkerSettings,
+        *,
+        precedence: JobPrecedence | None = None,
     ) -> None:
+        """`precedence` None: no job gives way to another."""
         self._database = database
         self._events = events
         self._handlers = handlers
         self._settings = settings
+        self._precedence = precedence
 
     def execute(self, job_id: JobId) -> None:
         """Run the job to its end, or to its next slice. Never raises for what a job can do wrong."""
@@ -135,7 +141,8 @@ class JobExecutor:
     def _run(self, run: JobRun) -> None:
         job = run.job
         try:
-            with working_at(job.priority), watching(run.checkpoint):
+            precedence = self._precedence.of(job) if self._precedence else nullcontext()
+            with working_at(job.priority), watching(run.checkpoint), precedence:
                 outcome = self._handler(job).run(run)
         except LeaseLost:
             log.warning("job.lease_lost", job_id=job.id)

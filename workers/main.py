@@ -17,8 +17,10 @@ from core.ids import JobId
 from core.logging import configure_logging
 from core.settings import Settings, load_settings
 from storage.queues import QUEUES
+from storage.waiting_people import WaitingPeople
 from workers.celery_app import TASK_NAME, create_celery
 from workers.execution import JobExecutor
+from workers.precedence import JobPrecedence
 
 if TYPE_CHECKING:
     from bootstrap.worker_services import WorkerServices
@@ -55,7 +57,15 @@ def build_services(queues: Sequence[str], settings: Settings) -> WorkerServices 
 
 
 def create_executor(services: WorkerServices | DeliveryServices) -> JobExecutor:
-    return JobExecutor(services.database, services.events, services.handlers, services.settings.worker)
+    settings = services.settings.worker
+    people = WaitingPeople(services.events.client)
+    return JobExecutor(
+        services.database,
+        services.events,
+        services.handlers,
+        settings,
+        precedence=JobPrecedence(people, max_seconds=settings.give_way_seconds),
+    )
 
 
 def main() -> None:

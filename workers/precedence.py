@@ -1,0 +1,76 @@
+"""Which jobs others give way to, and which give way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.cancellation import look
+from core.ids import JobId
+from core.precedence import preceding
+from core.priority import BACKGROUND
+from storage.jobs import ClaimedJob
+from storage.waiting_people import WaitingPeople
+
+_LOOK_SECONDS = 0.02
+
+
+class JobPrecedence:
+    """Questions that people ask go first, until their first token; what nobody waits for gives way.
+
+    All else, uploads above all, does neither.
+
+    Args:
+        max_seconds: how long work gives way at a time, so that it goes on, if slowly, where somebody always
+            waits.
+    """
+
+    def __init__(self, people: WaitingPeople, *, max_seconds: float) -> None:
+        self._people = people
+        self._max_seconds = max_seconds
+
+    @contextmanager
+    def of(self, job: ClaimedJob) -> Iterator[None]:
+        """What this thread does in the block is done for `job`."""
+        if job.priority >= BACKGROUND:
+            with preceding(_GivesWay(self._people, self._max_seconds)):
+                yield
+        elif job.queue == "interactive":
+            first = _GoesFirst(self._people, job.id)
+            try:
+                with preceding(first):
+                    yield
+            finally:
+                first.first_token()
+        else:
+            yield
+
+
+class _GoesFirst:
+    def __init__(self, people: WaitingPeople, job_id: JobId) -> None:
+        self._people = people
+        self._job_id = job_id
+        self._is_waiting = True
+        people.add(job_id)
+
+    def give_way(self) -> None: ...
+
+    def first_token(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._people.remove(self._job_id)
+
+
+class _GivesWay:
+    def __init__(self, people: WaitingPeople, max_seconds: float) -> None:
+        self._people = people
+        self._max_seconds = max_seconds
+
+    def give_way(self) -> None:
+        until = time.monotonic() + self._max_seconds
+        while time.monotonic() < until and self._people.is_anyone():
+            look()
+            time.sleep(_LOOK_SECONDS)
+
+    def first_token(self) -> None: ...
