@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 
 from accounting.calendar import SECONDS_PER_DAY, Interval, OffsetPeriod, local_midnights, offset_periods
 from accounting.ledger_columns import recorded_second, select_lines
-from accounting.rollups import GRAINS, closed_until, find_grain
+from accounting.rollups import GRAINS, SECONDS_PER_HOUR, closed_until, find_grain
 from core.ids import TenantId
 from storage.models import LedgerEntry, LedgerRollup, Tenant
 
@@ -131,11 +131,13 @@ def sum_ledger(
 
 @dataclass(frozen=True, slots=True)
 class _Coverage:
-    """Hours, or days, to read from rollups, but for some, and what of the lines is to be read besides."""
+    """Stretches of a grain's length to read from rollups, but for some; hours of these, to read from those of
+    hours; and what of the lines is to be read besides."""
 
     first: int
     end: int
     without: Sequence[int]
+    hours: Sequence[int]
     lines: Sequence[Range]
 
 
@@ -163,6 +165,7 @@ class _Sums:
             and (coverage := self._cover(GRAINS[grain].seconds, whole, bounds[0], periods)) is not None
         ):
             members.append(self._rolled(grain, names, coverage, periods))
+            members += [self._hours(names, some, periods) for some in _chunks(coverage.hours)]
             ranges = coverage.lines
         members += [self._lines(names, some, periods) for some in _chunks(ranges)]
         return self._read(members, columns, num_top)
@@ -194,32 +197,50 @@ class _Sums:
             return None
         cuts = local_midnights(periods, low, high, wanted=self.period.begins) if self.period else []
         without = sorted({_floor(cut, seconds) for cut in cuts if cut % seconds and low < cut < high})
-        lines: list[Range] = [(_moment(each), _moment(each + seconds)) for each in without]
+        hours: list[int] = []
+        if seconds == SECONDS_PER_HOUR:
+            split = without
+        else:
+            # A day in which a date of the zone begins is read by its hours: its lines may be thousands.
+            every = [day + second for day in without for second in range(0, seconds, SECONDS_PER_HOUR)]
+            inside = {_floor(cut, SECONDS_PER_HOUR) for cut in cuts if cut % SECONDS_PER_HOUR}
+            hours = [hour for hour in every if hour not in inside]
+            split = [hour for hour in every if hour in inside]
+        lines: list[Range] = [(_moment(each), _moment(each + SECONDS_PER_HOUR)) for each in split]
         if start < _moment(low):
             lines.append((start, _moment(low)))
         if end > _moment(high):
             lines.append((_moment(high), end))
-        return _Coverage(low, high, without, lines)
+        return _Coverage(low, high, without, hours, lines)
 
     def _rolled(
         self, grain: str, columns: list[str], coverage: _Coverage, periods: Sequence[OffsetPeriod]
     ) -> Select[Any]:
+        query = self._rows(grain, columns, periods).where(
+            LedgerRollup.start >= coverage.first, LedgerRollup.start < coverage.end
+        )
+        for some in _chunks(coverage.without):
+            query = query.where(LedgerRollup.start.not_in(some))
+        return query
+
+    def _hours(
+        self, columns: list[str], hours: Sequence[int], periods: Sequence[OffsetPeriod]
+    ) -> Select[Any]:
+        grain = find_grain(columns, by_day=True)
+        assert grain is not None  # every grain of days has one of hours that says more
+        return self._rows(grain, columns, periods).where(LedgerRollup.start.in_(hours))
+
+    def _rows(self, grain: str, columns: list[str], periods: Sequence[OffsetPeriod]) -> Select[Any]:
         table = LedgerRollup.__table__.c
-        names = [*columns, *_SUMMED]
         day = self._day_number(
             table.start,
             periods,
             lambda until: table.start < int(until.timestamp()),
         )
-        query = select(*(table[name] for name in names), day.label("day_number")).where(
-            table.tenant_id == self.tenant_id,
-            table.grain == grain,
-            table.start >= coverage.first,
-            table.start < coverage.end,
+        names = [*columns, *_SUMMED]
+        return select(*(table[name] for name in names), day.label("day_number")).where(
+            table.tenant_id == self.tenant_id, table.grain == grain
         )
-        for some in _chunks(coverage.without):
-            query = query.where(table.start.not_in(some))
-        return query
 
     def _lines(
         self, columns: list[str], ranges: Sequence[Range], periods: Sequence[OffsetPeriod]
