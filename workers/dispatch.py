@@ -24,7 +24,7 @@ from storage.queues import QUEUES, Queue
 from workers.celery_app import TASK_NAME
 from workers.turns import Turns
 
-BROKER_ROOM: Mapping[Queue, int] = {"interactive": 4, "ingest": 2, "batch": 2, "delivery": 4}
+BROKER_ROOM: Mapping[Queue, int] = {"interactive": 4, "ingest": 1, "batch": 2, "delivery": 4}
 """Messages that may wait in the broker: what its workers take while the relay does not look."""
 
 LOOK_AGAIN_SECONDS = 0.05
