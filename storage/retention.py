@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Column, delete, exists
 from sqlalchemy.orm import Session
 
-from storage.models import Base, IdempotencyKey, Job
+from storage.models import Base, IdempotencyKey, Job, SummaryNode
 
 
 def forget_jobs(session: Session, *, before: datetime) -> int:
@@ -22,6 +22,12 @@ def forget_jobs(session: Session, *, before: datetime) -> int:
 def forget_idempotency_keys(session: Session, *, before: datetime) -> int:
     """Delete keys whose request was made before then: repeated, it is a new one. How many."""
     result = session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < before))
+    return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def forget_summary_nodes(session: Session, *, before: datetime) -> int:
+    """Delete what no run of a summary has wanted since then: a later one makes it anew. How many."""
+    result = session.execute(delete(SummaryNode).where(SummaryNode.used_at < before))
     return int(result.rowcount)  # type: ignore[attr-defined]
 
 

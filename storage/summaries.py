@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, select, update
 
 from core.clock import utc_now
 from core.ids import CollectionId, DocumentId, JobId, SummaryId, new_id
@@ -201,6 +201,15 @@ class SummaryRepository(CompositeRepository[Summary, SummaryDocument, SummaryId]
             found |= {row.key: row for row in rows}
         return found
 
+    def touch_nodes(self, keys: Sequence[str], *, at: datetime) -> None:
+        """They are wanted, and so kept."""
+        for i in range(0, len(keys), _IN_LIMIT):
+            self._session.execute(
+                update(SummaryNode)
+                .where(SummaryNode.tenant_id == self._tenant_id, SummaryNode.key.in_(keys[i : i + _IN_LIMIT]))
+                .values(used_at=at)
+            )
+
     def add_node(self, key: str, statements: list[dict[str, Any]], vectors: bytes) -> bool:
         """Keep a node; False where another run has kept it meanwhile."""
         row = {
@@ -209,5 +218,6 @@ class SummaryRepository(CompositeRepository[Summary, SummaryDocument, SummaryId]
             "statements": statements,
             "vectors": vectors,
             "created_at": utc_now(),
+            "used_at": utc_now(),
         }
         return insert_if_absent(self._session, SummaryNode, row) == 1

@@ -36,7 +36,7 @@ from storage.jobs import JobQueue
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.queues import QUEUES
-from storage.retention import forget_idempotency_keys, forget_jobs
+from storage.retention import forget_idempotency_keys, forget_jobs, forget_summary_nodes
 from storage.uploads import UploadedFileRepository
 from tenancy.tenants import list_tenant_ids
 from workers.celery_app import create_celery
@@ -208,6 +208,8 @@ class Relay:
     def _forget(self, session: Session) -> None:
         settings, now = self._services.settings.retention, utc_now()
         forget_idempotency_keys(session, before=now - timedelta(hours=settings.idempotency_hours))
+        if settings.summary_node_days is not None:
+            forget_summary_nodes(session, before=now - timedelta(days=settings.summary_node_days))
         if settings.job_days is not None:
             forget_jobs(session, before=now - timedelta(days=settings.job_days))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +27,9 @@ from storage.database import Database
 from storage.job_run import JobRun
 from storage.models import Summary, SummaryNode
 from storage.summaries import SummaryRepository
+
+_MARKED_FOR = timedelta(days=1)
+"""A node is marked as used at most so often; retention counts in days."""
 
 
 class SliceOver(Exception):
@@ -63,8 +67,13 @@ class NodeMaker:
 
     def find(self, keys: Sequence[str]) -> dict[str, SummaryNode]:
         """Nodes that were made before, in this run or in another."""
+        tenant_id, now = self._run.job.tenant_id, utc_now()
         with self._database.read() as session:
-            return SummaryRepository(session, self._run.job.tenant_id).find_nodes(keys)
+            found = SummaryRepository(session, tenant_id).find_nodes(keys)
+        if unmarked := [key for key, node in found.items() if node.used_at < now - _MARKED_FOR]:
+            with self._database.write() as session:
+                SummaryRepository(session, tenant_id).touch_nodes(unmarked, at=now)
+        return found
 
     def make(
         self,

@@ -75,7 +75,8 @@ class SummaryNode(Base):
     """What a section, or several nodes together, come to: kept under a hash of everything it depends on.
 
     `statements` say where they are from by offsets in the section, or by the children's own statements, so
-    that the node holds wherever the same text stands. `vectors` are theirs, as fp16 bytes.
+    that the node holds wherever the same text stands. `vectors` are theirs, as fp16 bytes. `used_at` is when
+    a run last wanted it, to the day.
     """
 
     __tablename__ = "summary_nodes"
@@ -85,3 +86,4 @@ class SummaryNode(Base):
     statements: Mapped[list[dict[str, Any]]]
     vectors: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    used_at: Mapped[datetime] = mapped_column(default=utc_now, index=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from sqlalchemy import delete as delete_rows
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from accounting.budgets import create_budget
 from accounting.ledger import Ledger
@@ -38,6 +39,7 @@ from storage.models import (
     SummaryDocument,
     SummaryNode,
 )
+from storage.retention import forget_summary_nodes
 from storage.summaries import SummaryRepository
 from tests.databases import make_sqlite
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
@@ -230,6 +232,24 @@ def test_of_a_changed_document_only_what_changed_is_read_again(local: House) -> 
     assert 0 < second.num_tokens < first.num_tokens
     documents_read = {line.document_id for line in lines(local, second)} - {None}
     assert documents_read <= {document_named(local, "two.md")}
+
+
+def test_nodes_that_no_run_has_wanted_for_long_are_forgotten_and_made_anew(house: House) -> None:
+    first = summarize(house)
+    long_ago = utc_now() - timedelta(days=100)
+    with house.database.write() as session:
+        session.execute(update(SummaryNode).values(used_at=long_ago))
+        session.add(
+            SummaryNode(tenant_id=house.principal.tenant_id, key="other", statements=[], used_at=long_ago)
+        )
+    assert summarize(house).num_computed == 0, "they are there, and wanted again"
+    month_ago = utc_now() - timedelta(days=30)
+    with house.database.write() as session:
+        assert forget_summary_nodes(session, before=month_ago) == 1, "the one that nobody wanted"
+    assert summarize(house).num_computed == 0
+    with house.database.write() as session:
+        forget_summary_nodes(session, before=utc_now() + timedelta(days=1))
+    assert summarize(house).num_computed == first.num_computed
 
 
 def test_a_dead_workers_nodes_are_taken_up_and_not_made_or_billed_twice(house: House) -> None:
