@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,9 @@ def _audit(
         "kills": sum(accidents.kills.values()),
         **{name: len(found) for name, found in faults.items()},
         "ledger_vs_engine_difference": abs(prompt + completion - counted) / max(counted, 1),
-        "takeup_p95_seconds": float(np.percentile(accidents.takeup_seconds or [0.0], 95)),
+        "takeup_p95_seconds": float(
+            np.percentile([each.claimed_seconds for each in accidents.takeups] or [0.0], 95)
+        ),
     }
     tokens = {
         "ledger": {"prompt": prompt, "completion": completion},
@@ -140,7 +143,7 @@ def _audit(
             "jobs": ended,
             "users": dict(load.promises.counts),
             "tokens": tokens,
-            "takeup_seconds": [round(seconds, 2) for seconds in sorted(accidents.takeup_seconds)],
+            "takeups": [asdict(each) for each in sorted(accidents.takeups, key=lambda t: t.claimed_seconds)],
             **faults,
         },
         tables=[

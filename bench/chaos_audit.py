@@ -11,10 +11,18 @@ from sqlalchemy.orm import Session
 from bench.chaos_load import ANSWER_TOKENS, Promises
 from core.clock import utc_now
 from storage.job_states import FINAL_STATUSES
-from storage.models import Answer, Chunk, Document, Job, LedgerEntry, OutboxMessage, UploadedFile
-
-_LOST_CODES = ("worker_lost", "internal_error")
-"""Ends that are nobody's decision: a job that ended so did not do what was promised."""
+from storage.models import (
+    Answer,
+    Chunk,
+    Document,
+    Job,
+    LedgerEntry,
+    OutboxMessage,
+    ScheduleRun,
+    Summary,
+    SummaryDocument,
+    UploadedFile,
+)
 
 _DUE_SOON = timedelta(seconds=60)
 """Longer than any pause before another attempt."""
@@ -30,14 +38,14 @@ def open_jobs(session: Session) -> list[Job]:
 
 
 def lost_jobs(session: Session, promises: Promises) -> list[str]:
-    """What each lost job or file is: unknown, never ended, or ended by a fault of ours."""
+    """What each lost job or file is: unknown, never ended, or failed, for nothing that is asked of it is wrong."""
     jobs = {job.id: job for job in session.scalars(select(Job))}
     lost = [f"{job_id}: accepted, yet unknown" for job_id in promises.job_ids - jobs.keys()]
     lost += [f"{job.id}: {job.kind} is {job.status}, attempt {job.attempt}" for job in open_jobs(session)]
     lost += [
         f"{job.id}: {job.kind} failed: {job.error_code}: {job.error_detail}"
         for job in jobs.values()
-        if job.status == "failed" and job.error_code in _LOST_CODES
+        if job.status == "failed"
     ]
     searchable = set(
         session.scalars(
@@ -52,7 +60,7 @@ def lost_jobs(session: Session, promises: Promises) -> list[str]:
 
 
 def doubled_effects(session: Session) -> list[str]:
-    """Documents, chunks, answers and files that are there twice."""
+    """Documents, chunks, answers, files and runs of schedules that are there twice."""
     doubled = _repeated(
         session,
         "document",
@@ -62,6 +70,10 @@ def doubled_effects(session: Session) -> list[str]:
     doubled += _repeated(session, "chunk", (Chunk.document_id, Chunk.start, Chunk.end))
     doubled += _repeated(session, "answer", (Answer.job_id,))
     doubled += _repeated(session, "file", (UploadedFile.job_id, UploadedFile.position))
+    doubled += _repeated(
+        session, "run", (ScheduleRun.schedule_id, ScheduleRun.slot_at), ScheduleRun.slot_at.is_not(None)
+    )
+    doubled += _repeated(session, "run's job", (ScheduleRun.job_id,), ScheduleRun.job_id.is_not(None))
     miscounted = select(Document.id, Document.num_chunks, func.count(Chunk.id)).join(
         Chunk, Chunk.document_id == Document.id
     )
@@ -70,7 +82,7 @@ def doubled_effects(session: Session) -> list[str]:
 
 
 def truncated_answers(session: Session, promises: Promises) -> list[str]:
-    """Answers that are said to be complete and are not, or that became others."""
+    """Answers and summaries that are said to be complete and are not, and answers that became others."""
     truncated = []
     answers = session.execute(
         select(Answer).join(Job, Job.id == Answer.job_id).where(Job.status == "succeeded")
@@ -81,7 +93,13 @@ def truncated_answers(session: Session, promises: Promises) -> list[str]:
             truncated.append(f"{answer.id}: {answer.completion_tokens} tokens, {answer.finish_reason}")
         if answer.id in promises.texts and promises.texts[answer.id] != (answer.text or ""):
             truncated.append(f"{answer.id}: not what its reader was given")
-    return truncated
+    unread = (
+        select(Summary.id, func.count())
+        .join(SummaryDocument, SummaryDocument.summary_id == Summary.id)
+        .where(Summary.outcome == "complete", SummaryDocument.finished_at.is_(None))
+        .group_by(Summary.id)
+    )
+    return truncated + [f"{row[0]}: {row[1]} documents were not read" for row in session.execute(unread)]
 
 
 def doubled_lines(session: Session) -> list[str]:

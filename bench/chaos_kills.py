@@ -28,6 +28,8 @@ ENGINE_EVERY_SECONDS = 150.0
 
 _TAKEUP_TIMEOUT_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
+_PARTS = ("api", "relay", "interactive", "ingest", "valkey", "engine")
+_SECOND = ("interactive-2", "ingest-2")
 
 
 class SecondWorkers:
@@ -75,6 +77,17 @@ class EngineTotals:
         return sum(life.generation_tokens for life in self._lives.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Takeup:
+    """How long a dead worker's job lay until it was queued again, and until another worker had it; and what else
+    was not up when its lease ran out."""
+
+    queue: str
+    queued_seconds: float
+    claimed_seconds: float
+    down: tuple[str, ...]
+
+
 class Accidents:
     """A thread that kills something every few seconds, and notes how long its jobs lay untouched."""
 
@@ -99,7 +112,7 @@ class Accidents:
         self._watchers: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._run, name="accidents")
         self.kills: Counter[str] = Counter()
-        self.takeup_seconds: list[float] = []
+        self.takeups: list[Takeup] = []
 
     def start(self) -> None:
         self._thread.start()
@@ -151,33 +164,44 @@ class Accidents:
             return False
         processes.kill(name)
         killed_at = time.monotonic()
-        for job_id, attempt in self._held_by(pid):
-            watcher = threading.Thread(target=self._watch, args=(job_id, attempt, killed_at))
+        for held in self._held_by(pid):
+            watcher = threading.Thread(target=self._watch, args=(*held, killed_at))
             watcher.start()
             self._watchers.append(watcher)
         return True
 
-    def _held_by(self, pid: int) -> list[tuple[str, int]]:
-        held = select(Job.id, Job.attempt).where(
+    def _held_by(self, pid: int) -> list[tuple[str, int, str]]:
+        held = select(Job.id, Job.attempt, Job.queue).where(
             Job.status == "running", Job.lease_owner.like(f"%:{pid}:%"), Job.cancel_requested_at.is_(None)
         )
         with self._database.read() as session:
-            return [(row.id, row.attempt) for row in session.execute(held)]
+            return [(row.id, row.attempt, row.queue) for row in session.execute(held)]
 
-    def _watch(self, job_id: str, attempt: int, killed_at: float) -> None:
+    def _watch(self, job_id: str, attempt: int, queue: str, killed_at: float) -> None:
         """Until another worker has claimed the job, or it has ended."""
         look = select(Job.attempt, Job.status).where(Job.id == job_id)
+        queued: float | None = None
+        down: tuple[str, ...] | None = None
         while (seconds := time.monotonic() - killed_at) < _TAKEUP_TIMEOUT_SECONDS:
             time.sleep(_LOOK_SECONDS)
+            if down is None and seconds > self._stack.settings.worker.lease_seconds:
+                down = self._not_ready()
             try:
                 with self._database.read() as session:
                     now = session.execute(look).one()
             except Exception as error:  # our own connection may be among those that are cut
                 log.info("chaos.look_failed", error=str(error))
                 continue
+            if queued is None and (now.status != "running" or now.attempt > attempt):
+                queued = seconds
             if now.attempt > attempt or now.status not in ("queued", "running"):
                 break
-        self.takeup_seconds.append(seconds)
+        self.takeups.append(Takeup(queue, seconds if queued is None else queued, seconds, down or ()))
+
+    def _not_ready(self) -> tuple[str, ...]:
+        parts = {name: self._stack.state(name) for name in _PARTS}
+        parts |= {name: self._second.supervisor.state(name) for name in _SECOND}
+        return tuple(name for name, state in parts.items() if state != "ready")
 
     def _cut_connections(self) -> bool:
         """Every connection to PostgreSQL but the one that cuts."""

@@ -96,14 +96,17 @@ class _Result:
         }
 
 
-def _costs(group_by: str, time_zone: str = "UTC", **bounds: date) -> Report:
+def _costs(
+    group_by: str, time_zone: str = "UTC", start: date | None = None, end: date | None = None
+) -> Report:
     return lambda session, use_rollups: cost_report(
         session,
         TENANT,
         group_by=group_by.split(","),
         time_zone=time_zone,
         use_rollups=use_rollups,
-        **bounds,
+        start=start,
+        end=end,
     )
 
 
@@ -114,6 +117,7 @@ REPORTS: Mapping[str, Report] = {
     "by key and kind of job": _costs("key,job_kind"),
     "by collection and stage": _costs("collection,stage"),
     "by key and stage": _costs("key,stage"),
+    "by document and stage": _costs("document,stage"),
     "by week in Asia/Shanghai": _costs("week", "Asia/Shanghai"),
     "by week and collection in Asia/Shanghai": _costs("week,collection", "Asia/Shanghai"),
     "by day and model in Asia/Kolkata": _costs("day,model", "Asia/Kolkata"),
