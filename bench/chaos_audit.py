@@ -23,6 +23,7 @@ from storage.models import (
     SummaryDocument,
     UploadedFile,
 )
+from storage.prewarm_jobs import PREWARM_KIND
 
 _DUE_SOON = timedelta(seconds=60)
 """Longer than any pause before another attempt."""
@@ -45,7 +46,8 @@ def lost_jobs(session: Session, promises: Promises) -> list[str]:
     lost += [
         f"{job.id}: {job.kind} failed: {job.error_code}: {job.error_detail}"
         for job in jobs.values()
-        if job.status == "failed"
+        # Prewarming is given up where the engine is busy for ever: questions do the same themselves.
+        if job.status == "failed" and job.kind != PREWARM_KIND
     ]
     searchable = set(
         session.scalars(

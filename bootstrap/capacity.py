@@ -75,7 +75,7 @@ def typical_overhead_seconds(timed: list[TimedAnswer]) -> float | None:
     waits = [
         answer.timings["ttft_seconds"] - answer.timings["engine_ttft_seconds"]
         for answer in timed
-        if {"ttft_seconds", "engine_ttft_seconds"} <= answer.timings.keys()
+        if answer.is_awaited and {"ttft_seconds", "engine_ttft_seconds"} <= answer.timings.keys()
     ]
     return max(0.0, median(waits)) if waits else None
 

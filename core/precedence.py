@@ -15,12 +15,14 @@ from typing import Protocol
 class Precedence(Protocol):
     """Where the work of a thread stands beside the work of others."""
 
+    def is_behind(self) -> bool:
+        """Whether somebody who goes first is waiting now."""
+        ...
+
     def give_way(self) -> None:
-        """Return at once, or when nobody who goes first is waiting any more.
+        """Return at once, or when nobody who goes first is waiting any more, or the work is not wanted any more.
 
         Never called by who holds what another one waits for, such as a transaction or the lead of a prefix.
-
-        Raises: what `core.cancellation.look` does.
         """
         ...
 
@@ -31,6 +33,9 @@ class Precedence(Protocol):
 
 class _NoPrecedence:
     """Of work that neither gives way nor has others do so."""
+
+    def is_behind(self) -> bool:
+        return False
 
     def give_way(self) -> None: ...
 

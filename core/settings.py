@@ -274,7 +274,15 @@ class RetentionSettings(BaseModel):
     """How long what has served its purpose is kept. Documents, answers and the ledger always are."""
 
     job_days: int | None = Field(
-        90, ge=1, description="Ended jobs that nothing else names, such as compactions; empty: for ever."
+        90,
+        ge=1,
+        description="Ended jobs that nothing else names, such as compactions, and deliveries to webhooks; "
+        "empty: for ever.",
+    )
+    result_days: int | None = Field(
+        None,
+        ge=1,
+        description="Batches, evaluations, extractions, summaries and stored reports; empty: for ever.",
     )
     summary_node_days: int | None = Field(
         90,

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import EngineIncapable, ModelUnavailable, TooLong
+from core.precedence import current_precedence
 
 RULE = "mean over all layers and heads of the weights at the position that predicts the token"
 
@@ -93,6 +94,7 @@ class TransformersAttentionReader:
         checkpoint: Callable[[], None],
     ) -> Attention:
         self._require_room(prompt)
+        current_precedence().give_way()
         started = time.perf_counter()
         model = self._load()
         read = list(answer[: self._max_tokens - len(prompt)])

@@ -160,8 +160,8 @@ class RetrievalPipeline:
         if not scope.segments and not self._lexical.exists(collection_id):
             return SearchResult((), (), 0.0, None, 0, 0, seconds)  # nothing was ever indexed here
         texts = list(dict.fromkeys([question, *(query for query in queries if query.strip())]))
-        with _timed(seconds, "embed"):
-            embedded = self._embedder.embed_queries(texts)
+        embedded = self._embedder.embed_queries(texts)
+        seconds["embed"] = embedded.seconds  # of computing: background work may have waited before
         vectors = vectors or SentenceVectors(self._embedder)
         ranked = [
             self._rank(scope, text, vector, num_candidates, vectors if rerank else None, seconds)

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from storage.models import Answer
+from core.priority import BACKGROUND
+from storage.models import Answer, Job
 
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """Tokens of an answer that the engine wrote, and the timings stored with it."""
+    """Tokens of an answer that the engine wrote, and the timings stored with it. `is_awaited`: somebody waited
+    for it, so that it gave way to nobody."""
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     timings: dict[str, float]
+    is_awaited: bool
 
 
 def list_timed_answers(session: Session, *, model: str, limit: int) -> list[TimedAnswer]:
@@ -29,7 +32,14 @@ def list_timed_answers(session: Session, *, model: str, limit: int) -> list[Time
     number, beams = Answer.parameters["n"].as_integer(), Answer.parameters["beam_width"].as_integer()
     repaired = Answer.steps["validation"]["tries"][1].as_string()
     query = (
-        select(Answer.prompt_tokens, Answer.cached_tokens, Answer.completion_tokens, Answer.timings)
+        select(
+            Answer.prompt_tokens,
+            Answer.cached_tokens,
+            Answer.completion_tokens,
+            Answer.timings,
+            Job.priority < BACKGROUND,
+        )
+        .join(Job, Job.id == Answer.job_id)
         .where(
             Answer.model == model,
             Answer.completion_tokens > 0,

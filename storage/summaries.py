@@ -203,6 +203,7 @@ class SummaryRepository(CompositeRepository[Summary, SummaryDocument, SummaryId]
 
     def touch_nodes(self, keys: Sequence[str], *, at: datetime) -> None:
         """They are wanted, and so kept."""
+        keys = sorted(keys)  # so that two who touch the same do so in one order
         for i in range(0, len(keys), _IN_LIMIT):
             self._session.execute(
                 update(SummaryNode)

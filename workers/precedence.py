@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core.cancellation import look
+from core.errors import LongleafError
 from core.ids import JobId
 from core.precedence import preceding
 from core.priority import BACKGROUND
@@ -23,7 +24,8 @@ class JobPrecedence:
 
     Args:
         max_seconds: how long work gives way at a time, so that it goes on, if slowly, where somebody always
-            waits.
+            waits. A job of another queue than that of questions does so for so long in all, since uploads
+            may wait for its worker.
     """
 
     def __init__(self, people: WaitingPeople, *, max_seconds: float) -> None:
@@ -34,7 +36,8 @@ class JobPrecedence:
     def of(self, job: ClaimedJob) -> Iterator[None]:
         """What this thread does in the block is done for `job`."""
         if job.priority >= BACKGROUND:
-            with preceding(_GivesWay(self._people, self._max_seconds)):
+            in_all = job.queue != "interactive"
+            with preceding(_GivesWay(self._people, self._max_seconds, in_all=in_all)):
                 yield
         elif job.queue == "interactive":
             first = _GoesFirst(self._people, job.id)
@@ -54,6 +57,9 @@ class _GoesFirst:
         self._is_waiting = True
         people.add(job_id)
 
+    def is_behind(self) -> bool:
+        return False
+
     def give_way(self) -> None: ...
 
     def first_token(self) -> None:
@@ -63,14 +69,29 @@ class _GoesFirst:
 
 
 class _GivesWay:
-    def __init__(self, people: WaitingPeople, max_seconds: float) -> None:
+    def __init__(self, people: WaitingPeople, max_seconds: float, *, in_all: bool) -> None:
         self._people = people
         self._max_seconds = max_seconds
+        self._in_all = in_all
+        self._given = 0.0
+
+    def is_behind(self) -> bool:
+        return self._people.is_anyone()
 
     def give_way(self) -> None:
-        until = time.monotonic() + self._max_seconds
-        while time.monotonic() < until and self._people.is_anyone():
-            look()
+        started = time.monotonic()
+        until = started + self._max_seconds - (self._given if self._in_all else 0.0)
+        while time.monotonic() < until and _is_wanted() and self._people.is_anyone():
             time.sleep(_LOOK_SECONDS)
+        self._given += time.monotonic() - started
 
     def first_token(self) -> None: ...
+
+
+def _is_wanted() -> bool:
+    """False: the next checkpoint ends it. Not here, in the middle of what is not booked yet."""
+    try:
+        look()
+    except LongleafError:
+        return False
+    return True

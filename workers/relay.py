@@ -36,7 +36,13 @@ from storage.jobs import JobQueue
 from storage.outbox import Outbox
 from storage.prewarm_jobs import PromptHeads, request_prewarm
 from storage.queues import QUEUES
-from storage.retention import forget_idempotency_keys, forget_jobs, forget_summary_nodes
+from storage.retention import (
+    forget_deliveries,
+    forget_idempotency_keys,
+    forget_jobs,
+    forget_results,
+    forget_summary_nodes,
+)
 from storage.uploads import UploadedFileRepository
 from tenancy.tenants import list_tenant_ids
 from workers.celery_app import create_celery
@@ -210,7 +216,10 @@ class Relay:
         forget_idempotency_keys(session, before=now - timedelta(hours=settings.idempotency_hours))
         if settings.summary_node_days is not None:
             forget_summary_nodes(session, before=now - timedelta(days=settings.summary_node_days))
+        if settings.result_days is not None:
+            forget_results(session, before=now - timedelta(days=settings.result_days))
         if settings.job_days is not None:
+            forget_deliveries(session, before=now - timedelta(days=settings.job_days))
             forget_jobs(session, before=now - timedelta(days=settings.job_days))
 
     def _remove_unwanted_context(self) -> None:

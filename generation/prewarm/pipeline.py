@@ -17,6 +17,7 @@ from accounting.ledger import Ledger, generation_lines
 from core.clock import utc_now
 from core.errors import EngineOverloaded, InvalidInput, LongleafError
 from core.ids import CollectionId, TenantId
+from core.precedence import current_precedence
 from core.settings import PrewarmSettings
 from core.usage import TokenUsage
 from generation.prewarm.heads import BuiltHead, Head, fit_heads, propose_heads
@@ -176,7 +177,8 @@ class PrewarmPipeline:
         return told or self._settings.assumed_kv_tokens
 
     def _wait_for_quiet(self, run: JobRun) -> bool:
-        """Until the engine has nothing else to do; False when that takes too long.
+        """Until the engine has nothing else to do and nobody's question is on its way to it; False when that
+        takes too long.
 
         Raises:
             JobCancelled, LeaseLost: meanwhile.
@@ -184,15 +186,18 @@ class PrewarmPipeline:
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             run.checkpoint()
-            try:
-                counters = self._engine.engine_counters()
-            except LongleafError:
-                return True  # it does not tell; priorities must do
-            if not counters.num_running + counters.num_waiting:
+            if not current_precedence().is_behind() and self._is_quiet():
                 return True
             if time.monotonic() > until:
                 return False
             time.sleep(_LOOK_SECONDS)
+
+    def _is_quiet(self) -> bool:
+        try:
+            counters = self._engine.engine_counters()
+        except LongleafError:
+            return True  # it does not tell; priorities must do
+        return not counters.num_running + counters.num_waiting
 
     def _prefill(self, run: JobRun, built: BuiltHead, length: int, work: _Slice) -> None:
         request = GenerationRequest(

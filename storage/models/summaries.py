@@ -76,7 +76,7 @@ class SummaryNode(Base):
 
     `statements` say where they are from by offsets in the section, or by the children's own statements, so
     that the node holds wherever the same text stands. `vectors` are theirs, as fp16 bytes. `used_at` is when
-    a run last wanted it, to the day.
+    a run last wanted it, to the hour.
     """
 
     __tablename__ = "summary_nodes"

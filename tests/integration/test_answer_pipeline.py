@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from core.errors import EngineUnavailable, JobCancelled, LeaseLost, TooLong
 from core.ids import AnswerId, ConversationId, DocumentId, JobId
+from core.precedence import preceding
 from core.usage import TokenUsage
 from generation.questions import QuestionParameters, register_turn
 from retrieval.filters import DocumentFilter
@@ -92,6 +93,38 @@ def test_a_written_answer_is_cited_timed_counted_and_priced(house: House) -> Non
     assert events(house, job_id) == ["started", "passages", *["delta"] * 6]
     with house.database.read() as session:
         assert session.get_one(Job, job_id).status == "succeeded"
+
+
+class RecordedPrecedence:
+    """Notes what the generator had been asked when the work offered to give way, and the first token."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.gave_way: list[int] = []
+        self.num_first_tokens = 0
+
+    def is_behind(self) -> bool:
+        return False
+
+    def give_way(self) -> None:
+        self.gave_way.append(len(self._house.generator.requests))
+
+    def first_token(self) -> None:
+        self.num_first_tokens += 1
+
+
+@pytest.mark.parametrize("parameters", [{}, {"n": 2, "temperature": 0.5}], ids=["once", "sampled"])
+def test_a_written_answer_gives_way_before_the_engine_is_asked(
+    house: House, parameters: dict[str, object]
+) -> None:
+    house.generator.text = "Neptune has fourteen known moons. [1]"
+    job_id, _ = house.ask("How many known moons has Neptune?", mode="abstractive", **parameters)
+    recorded = RecordedPrecedence(house)
+    with preceding(recorded):
+        house.answers.run(house.claim(job_id))
+    assert 0 in recorded.gave_way
+    if not parameters:  # of several samples nothing is shown before all are drawn
+        assert recorded.num_first_tokens > 0
 
 
 def test_the_prompt_is_salted_with_the_tenant_and_holds_passages_before_the_question(house: House) -> None:

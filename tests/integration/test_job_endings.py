@@ -13,8 +13,9 @@ from core.ids import JobId
 from storage.database import Database
 from storage.idempotency import IdempotencyKeys
 from storage.jobs import JobQueue, JobRepository
-from storage.models import IdempotencyKey, Job, OutboxMessage
-from storage.retention import forget_idempotency_keys, forget_jobs
+from storage.models import IdempotencyKey, Job, OutboxMessage, WebhookDelivery
+from storage.retention import forget_deliveries, forget_idempotency_keys, forget_jobs
+from storage.webhooks import WebhookRepository, notify
 from tests.pipeline_fixtures import House, build_house
 
 
@@ -89,3 +90,23 @@ def test_another_try_keeps_counting_so_that_each_attempt_has_its_own_lines(
         JobRepository(session, house.principal.tenant_id).retry(job_id, more_attempts=3)
     again = house.claim(job_id)
     assert (again.job.attempt, again.job.max_attempts) == (2, 4)
+
+
+def test_the_log_of_deliveries_is_forgotten_with_their_jobs(database: Database, tmp_path: Path) -> None:
+    house = build_house(database, tmp_path / "home")
+    tenant_id = house.principal.tenant_id
+    with database.write() as session:
+        WebhookRepository(session, tenant_id).create(
+            url="https://example.com", event_types=["webhook.test"], description="", secret="whsec_AA=="
+        )
+        notify(session, tenant_id, "webhook.test", {})
+    with database.read() as session:
+        job_id = JobId(session.scalars(select(WebhookDelivery.job_id)).one())
+    run = house.claim(job_id)
+    with database.write() as session:
+        run.succeed(session)
+        session.execute(OutboxMessage.__table__.delete().where(OutboxMessage.job_id == job_id))
+    with database.write() as session:
+        assert forget_deliveries(session, before=utc_now() - timedelta(hours=1)) == 0
+        assert forget_deliveries(session, before=utc_now() + timedelta(hours=1)) == 1
+        assert forget_jobs(session, before=utc_now() + timedelta(hours=1)) == 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import redis
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -19,6 +20,7 @@ from core.errors import (
     UnreadableDocument,
 )
 from core.ids import JobId
+from core.precedence import current_precedence
 from core.priority import BACKGROUND, INTERACTIVE, current_priority
 from core.settings import WorkerSettings
 from storage.database import Database
@@ -26,8 +28,10 @@ from storage.job_run import JobRun, RunOutcome
 from storage.jobs import JobRepository, Queue
 from storage.models import Job, OutboxMessage
 from storage.paging import PageRequest
+from storage.waiting_people import WaitingPeople
 from tests.pipeline_fixtures import House, build_house
 from workers.execution import JobExecutor
+from workers.precedence import JobPrecedence
 
 
 @dataclass
@@ -198,3 +202,31 @@ def test_a_kind_that_no_handler_knows_is_tried_again_and_then_fails_with_the_rea
     job = execute(house, failing(ZeroDivisionError()), kind="novel", max_attempts=1)
     assert (job.status, job.error_code) == ("failed", "model_unavailable")
     assert "novel" in str(job.error_detail)
+
+
+def test_what_runs_in_a_job_has_its_precedence(house: House, redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    people = WaitingPeople(client)
+    seen: list[bool] = []
+
+    def work(run: JobRun) -> RunOutcome:
+        seen.append(people.is_anyone())
+        current_precedence().first_token()
+        seen.append(people.is_anyone())
+        with house.database.write() as session:
+            run.succeed(session)
+        return "done"
+
+    with house.database.write() as session:
+        job = JobRepository(session, house.principal.tenant_id).create(
+            "scripted", queue="interactive", payload={}, collection_id=None, key_id=None, max_attempts=1
+        )
+    JobExecutor(
+        house.database,
+        house.events,
+        {"scripted": ScriptedHandler(work)},
+        WorkerSettings(),
+        precedence=JobPrecedence(people, max_seconds=1.0),
+    ).execute(JobId(job.id))
+    client.close()
+    assert seen == [True, False]
