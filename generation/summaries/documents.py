@@ -76,7 +76,7 @@ class NodeTree:
         nodes: list[Node] = []
         try:
             if self._parameters.method == "refine":
-                nodes = self._carried(document, language, read, progress)
+                self._carry_through(document, language, nodes, read, progress)
             else:
                 self._read_all(document, language, nodes, read, progress)
             if len(nodes) <= 1:
@@ -168,31 +168,27 @@ class NodeTree:
         )
         return Node(key, made.statements, made.vectors)
 
-    def _carried(
+    def _carry_through(
         self,
         document: DocumentText,
         language: SpokenLanguage,
+        nodes: list[Node],
         read: list[Section],
         progress: Mapping[str, Any],
-    ) -> list[Node]:
-        """One node, made again with each section. Its quotes are kept by the document's characters."""
-        room = self._parameters.target_tokens
-        node: Node | None = None
-        try:
-            for section in document.sections:
-                sentences = _sentences(section, document.known)
-                task = self._task(room, language, document.quote_of.document_name)
-                recipe = self._with(task, sentences, section) | {
-                    "before": node.key if node else "",
-                    "start": section.start,
-                }
-                key = section_key(section.text, section.headings, recipe)
-                node = self._carry(task, document, section, sentences, key, node, progress)
-                read.append(section)
-        except LimitReached:
-            if node is None:
-                raise
-        return [node] if node else []
+    ) -> None:
+        """Leave one node in `nodes`, made again with each section. Its quotes are kept by the document's
+        characters."""
+        task = self._task(self._parameters.target_tokens, language, document.quote_of.document_name)
+        for section in document.sections:
+            before = nodes[-1] if nodes else None
+            sentences = _sentences(section, document.known)
+            recipe = self._with(task, sentences, section) | {
+                "before": before.key if before else "",
+                "start": section.start,
+            }
+            key = section_key(section.text, section.headings, recipe)
+            nodes[:] = [self._carry(task, document, section, sentences, key, before, progress)]
+            read.append(section)
 
     def _carry(
         self,
@@ -227,7 +223,7 @@ class NodeTree:
         document_id: DocumentId | None,
         progress: Mapping[str, Any],
     ) -> Node:
-        recipe = dict(self._recipe) | {"room": task.room_tokens, "language": task.language}
+        recipe = self._recipe_of(task)
         key = parent_key([child.key for child in children], recipe)
         kept = self._maker.find([key]).get(key)
         if kept is not None:
@@ -256,9 +252,14 @@ class NodeTree:
             checkpoint=self._run.checkpoint,
         )
 
+    def _recipe_of(self, task: Task) -> dict[str, Any]:
+        recipe = dict(self._recipe) | {"room": task.room_tokens, "language": task.language}
+        # The same text in a document of another name is asked for in other words.
+        return recipe | ({"title": task.title} if "{title}" in self._parameters.prompt else {})
+
     def _with(self, task: Task, sentences: Sequence[Sentence], section: Section) -> dict[str, Any]:
         """The recipe of a section, with the sentences that count where not all do."""
-        recipe = dict(self._recipe) | {"room": task.room_tokens, "language": task.language}
+        recipe = self._recipe_of(task)
         if self._parameters.style == "changes_since_last":
             recipe["new"] = [[sentence.start, sentence.end] for sentence in sentences]
         return recipe

@@ -9,14 +9,16 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from accounting.billing import BurnReason, burn_reason, burned
-from accounting.holds import require_left
+from accounting.holds import Estimate, reserve
 from accounting.ledger import Ledger, LedgerLine
 from accounting.money import cost_of
 from accounting.price_table import prices_at
 from core.clock import utc_now
 from core.errors import BudgetExceeded, BudgetHeld
-from core.ids import SummaryId
+from core.ids import SummaryId, TenantId
 from generation.accounts import consumption_lines
 from generation.consumption import Consumption
 from generation.summaries.nodes import pack_vectors
@@ -25,10 +27,10 @@ from generation.summaries.writing import Ceiling, Written
 from inference.protocols import Generator
 from storage.database import Database
 from storage.job_run import JobRun
-from storage.models import Summary, SummaryNode
+from storage.models import Job, Summary, SummaryNode
 from storage.summaries import SummaryRepository
 
-_MARKED_FOR = timedelta(days=1)
+_MARKED_FOR = timedelta(hours=1)
 """A node is marked as used at most so often; retention counts in days."""
 
 
@@ -96,47 +98,32 @@ class NodeMaker:
         self._run.checkpoint()
         if self._has_made and time.monotonic() >= self._deadline:
             raise SliceOver
-        self._stay_below_limits(ceiling)
-        self._stay_within_budgets()
+        self._stay_within(ceiling)
         consumption = Consumption()
         try:
             made = write(consumption)
+            self._keep(key, made, as_json(made), document_id, consumption, progress)
         except Exception as error:  # whatever the reason, the tokens were spent
             self._record_burned(key, document_id, consumption, burn_reason(error))
             raise
-        self._keep(key, made, as_json(made), document_id, consumption, progress)
         self._has_made = True
         return made
 
-    def _stay_below_limits(self, ceiling: Ceiling) -> None:
+    def _stay_within(self, ceiling: Ceiling) -> None:
+        """The run's own limits; and budgets, of which the node's ceiling is held until it is charged."""
         limits = self._parameters
-        most_tokens = self.num_tokens + sum(tokens for _, _, tokens in ceiling)
-        if limits.max_tokens is not None and most_tokens > limits.max_tokens:
-            raise LimitReached
-        if limits.max_cost is None:
-            return
-        with self._database.read() as session:
-            prices = prices_at(
-                session,
-                [(model, stage) for model, stage, _ in ceiling],
-                utc_now(),
-                tenant_id=self._run.job.tenant_id,
-            )
-        most = sum(
-            (cost_of(tokens, prices[model, stage].price_per_million) for model, stage, tokens in ceiling),
-            Decimal(0),
-        )
-        if self.cost + most > limits.max_cost:
-            raise LimitReached
-
-    def _stay_within_budgets(self) -> None:
-        try:
-            with self._database.read() as session:
-                require_left(session, self._run.job)
-        except BudgetHeld:  # it passes
-            raise
-        except BudgetExceeded as error:
-            raise LimitReached from error
+        with self._database.write() as session:
+            most = _most(session, ceiling, self._run.job.tenant_id)
+            if limits.max_tokens is not None and self.num_tokens + most.most_tokens > limits.max_tokens:
+                raise LimitReached
+            if limits.max_cost is not None and self.cost + most.most_cost > limits.max_cost:
+                raise LimitReached
+            try:
+                reserve(session, session.get_one(Job, self._run.job.id), lambda: most)
+            except BudgetHeld:  # it passes
+                raise
+            except BudgetExceeded as error:
+                raise LimitReached from error
 
     def _keep(
         self,
@@ -183,3 +170,14 @@ class NodeMaker:
             "document_id": document_id,
         }
         return consumption_lines(consumption, self._generator, whose)
+
+
+def _most(session: Session, ceiling: Ceiling, tenant_id: TenantId) -> Estimate:
+    """What a node takes at most. It is begun where anything is left, so nothing is expected as a rule."""
+    prices = prices_at(
+        session, [(model, stage) for model, stage, _ in ceiling], utc_now(), tenant_id=tenant_id
+    )
+    costs = (cost_of(tokens, prices[model, stage].price_per_million) for model, stage, tokens in ceiling)
+    return Estimate(
+        most_tokens=sum(tokens for _, _, tokens in ceiling), most_cost=sum(costs, start=Decimal(0))
+    )

@@ -329,6 +329,7 @@ class SummaryPipeline:
 
 
 def _event(summary: Summary) -> dict[str, Any]:
+    path = f"/v1/summaries/{summary.id}"
     return {
         "summary_id": summary.id,
         "job_id": summary.job_id,
@@ -339,11 +340,15 @@ def _event(summary: Summary) -> dict[str, Any]:
         "num_tokens": summary.num_tokens,
         "cost": format_amount(summary.cost),
         "currency": summary.currency,
+        "links": {"summary": path, "html": f"{path}?format=html", "job": f"/v1/jobs/{summary.job_id}"},
     }
 
 
 def _was_capped(row: SummaryDocument) -> bool:
-    return any(item["reason"] == "limit" for item in row.skipped)
+    """Something of it was left unread, or all was read and could not be brought together any more."""
+    return any(item["reason"] == "limit" for item in row.skipped) or bool(
+        row.statements and row.node_key is None
+    )
 
 
 def _quote_of(row: SummaryDocument) -> Quote:

@@ -123,6 +123,18 @@ def test_an_evaluation_runs_from_what_the_schedule_kept(house: House, collection
     assert (evaluation["parameters"]["num_passages"], evaluation["num_questions"]) == (3, 1)
 
 
+def test_a_summary_begins_from_what_the_schedule_kept(house: House, collection_id: str) -> None:
+    parameters = {"collection_id": collection_id, "style": "key_points"}
+    made = create(house, collection_id, action="summary", parameters=parameters)
+    assert made.status_code == 201, made.text
+    headers = house.key("ask")
+    run = house.client.post(f"/v1/schedules/{made.json()['id']}/run", headers=headers).json()
+    [summary, *_] = house.client.get("/v1/summaries", headers=headers).json()["items"]
+    job = house.client.get(f"/v1/jobs/{run['job_id']}", headers=headers).json()
+    assert (summary["job_id"], summary["parameters"]["style"]) == (run["job_id"], "key_points")
+    assert (job["kind"], job["schedule_id"]) == ("summarize", made.json()["id"])
+
+
 def test_a_batch_asks_the_kept_questions_each_time(house: House, collection_id: str) -> None:
     questions = [{"question": "口径是多少？", "num_passages": 3}, {"custom_id": "b", "question": "How long?"}]
     parameters = {"collection_id": collection_id, "questions": questions, "max_cost": "0.5"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,15 @@ from bootstrap.job_kinds import retry_job
 from bootstrap.summary_quoting import quote_summary
 from bootstrap.summary_services import build_summary_pipeline
 from core.clock import utc_now
-from core.errors import BudgetHeld, EmptyInput, EngineUnavailable, InvalidInput, JobCancelled
+from core.errors import (
+    BudgetHeld,
+    Conflict,
+    EmptyInput,
+    EngineUnavailable,
+    InvalidInput,
+    JobCancelled,
+    NotFound,
+)
 from core.ids import CollectionId, DocumentId, JobId, SummaryId, content_hash, derive_chunk_id
 from generation.summaries.parameters import SummaryParameters
 from generation.summaries.pipeline import SummaryPipeline
@@ -38,9 +47,11 @@ from storage.models import (
     Summary,
     SummaryDocument,
     SummaryNode,
+    WebhookDelivery,
 )
-from storage.retention import forget_summary_nodes
+from storage.retention import forget_results, forget_summary_nodes
 from storage.summaries import SummaryRepository
+from storage.webhooks import WebhookRepository
 from tests.databases import make_sqlite
 from tests.pipeline_fixtures import House, WordTokenizer, build_house
 
@@ -216,6 +227,22 @@ def test_every_statement_is_a_sentence_of_a_document_and_every_page_is_read(hous
     assert job.progress["pages_done"] == job.progress["pages_total"] > 0
 
 
+def test_webhooks_hear_where_the_summary_is(local: House) -> None:
+    with local.database.write() as session:
+        WebhookRepository(session, local.principal.tenant_id).create(
+            url="https://example.com", event_types=["summary.finished"], description="", secret="whsec_AA=="
+        )
+    summary = summarize(local)
+    with local.database.read() as session:
+        [told] = session.scalars(select(WebhookDelivery.payload)).all()
+    assert (told["summary_id"], told["outcome"], told["num_tokens"]) == (
+        summary.id,
+        "complete",
+        summary.num_tokens,
+    )
+    assert told["links"]["summary"] == f"/v1/summaries/{summary.id}"
+
+
 def test_a_run_over_what_did_not_change_takes_nothing_and_is_the_next_version(house: House) -> None:
     first, second = summarize(house), summarize(house)
     assert (first.version, second.version) == (1, 2)
@@ -252,6 +279,23 @@ def test_nodes_that_no_run_has_wanted_for_long_are_forgotten_and_made_anew(house
     assert summarize(house).num_computed == first.num_computed
 
 
+def test_results_are_forgotten_after_their_time_and_what_they_cost_is_not(house: House) -> None:
+    kept, failed = summarize(house), register(house)
+    run = house.claim(JobId(failed.job_id))
+    with house.database.write() as session:
+        JobQueue(session).finish(run.job.id, run.owner, error=EngineUnavailable("gone"))
+    with house.database.write() as session:
+        assert forget_results(session, before=utc_now() - timedelta(hours=1)) == 0
+        assert forget_results(session, before=utc_now() + timedelta(hours=1)) == 2
+    with pytest.raises(NotFound):
+        read(house, kept)
+    assert sum(line.num_tokens for line in lines(house, kept)) == kept.num_tokens
+    with house.database.write() as session:
+        assert session.get_one(Job, kept.job_id).status == "succeeded"
+        with pytest.raises(Conflict, match="forgotten"):
+            retry_job(session, session.get_one(Job, run.job.id), max_attempts=3)
+
+
 def test_a_dead_workers_nodes_are_taken_up_and_not_made_or_billed_twice(house: House) -> None:
     whole = summarize(house, length="short")
     with house.database.write() as session:
@@ -286,6 +330,72 @@ def test_a_limit_stops_the_run_and_what_was_read_is_kept_and_told(house: House) 
     assert any(item["reason"] == "limit" for row in rows for item in row.skipped)
     free = summarize(house, length="long", max_cost=Decimal(0))
     assert (free.outcome, free.num_tokens, free.result["text"]) == ("capped", 0, "")
+
+
+def test_a_narrative_that_a_limit_broke_off_says_which_pages_were_not_read(local: House) -> None:
+    only = DocumentFilter(document_ids=(document_named(local, "one.md"),))
+    limits = range(
+        1000, 6000, 100
+    )  # by less than a section takes, so that the first that reads any reads one
+    runs = (summarize(local, method="refine", filter=only, max_tokens=limit) for limit in limits)
+    capped = next(run for run in runs if run.num_computed)
+    [row] = documents(local, capped)
+    assert 0 < row.num_pages_read < row.num_pages == 4
+    assert {item["reason"] for item in row.skipped} == {"limit"}
+    assert (capped.outcome, capped.result["text"] != "") == ("capped", True)
+    assert "limit" in " ".join(capped.result["warnings"])
+
+
+def test_a_node_holds_its_most_while_it_is_made(local: House) -> None:
+    summary = register(local, writer="abstractive")
+    run = local.claim(JobId(summary.job_id))
+    with local.database.write() as session:
+        create_budget(
+            session,
+            local.principal.tenant_id,
+            limit=Decimal(1_000_000),
+            unit="tokens",
+            period="total",
+            now=utc_now(),
+        )
+    held: list[int] = []
+
+    def look() -> None:
+        if local.generator.requests:
+            with local.database.read() as session:
+                held.extend(session.scalars(select(BudgetHold.amount)))
+
+    local.generator.text = "The council of the town discussed the roof at great length."
+    assert pipeline(local).run(replace(run, checkpoint=look)) == "done"
+    assert max(held) > 1000, "a prompt's most"
+
+
+def test_a_node_that_was_made_and_could_not_be_kept_is_burned(local: House) -> None:
+    summary = register(local)
+    run = local.claim(JobId(summary.job_id))
+
+    def cancel_once() -> None:
+        with local.database.write() as session:
+            session.get_one(Job, run.job.id).cancel_requested_at = utc_now()
+
+    with pytest.raises(JobCancelled):
+        pipeline(local).run(replace(run, checkpoint=cancel_once))
+    assert {(line.stage, line.billed, line.reason) for line in lines(local, summary)} == {
+        ("embed", False, "cancelled")
+    }
+
+
+def test_the_same_text_under_another_name_is_asked_for_by_that_name(local: House) -> None:
+    add(local, "copy.md", [*report(1), "A last page."])
+    local.generator.text = "The council of the town discussed the roof at great length."
+    asked = []
+    for name in ("one.md", "copy.md"):
+        only = DocumentFilter(document_ids=(document_named(local, name),))
+        prompt = "Say in {language}, in {length}, what {title} is about."
+        asked.append(
+            summarize(local, writer="abstractive", style="prompt", prompt=prompt, filter=only).num_computed
+        )
+    assert asked[1] >= asked[0] > 3
 
 
 def test_a_used_up_budget_stops_the_run_and_one_that_others_hold_lets_it_wait(local: House) -> None:
