@@ -7,7 +7,7 @@ figure (tests/integration/test_accounting_rollups.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -69,6 +69,10 @@ class Amounts:
     burned_tokens: int = 0
     burned_cost: Decimal = Decimal(0)
     engine_cost: Decimal | None = None
+
+    def without_engine_cost(self) -> Amounts:
+        """As a tenant sees it, whom the machine's rate does not concern."""
+        return replace(self, engine_cost=None)
 
     @property
     def margin(self) -> Decimal | None:

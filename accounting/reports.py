@@ -100,6 +100,7 @@ def cost_report(
     end: date | datetime | None = None,
     time_zone: str = "UTC",
     use_rollups: bool = True,
+    with_engine_cost: bool = True,
 ) -> CostReport:
     """Costs of a tenant (None: of all), grouped by the dimensions named.
 
@@ -108,6 +109,8 @@ def cost_report(
         end: first instant that no longer counts.
         time_zone: IANA name; whose days, weeks (of ISO 8601) and months they are.
         use_rollups: False reads every line; no figure depends on it.
+        with_engine_cost: False leaves out what the machine cost, and with it the margin: they are the
+            operator's.
 
     Raises:
         InvalidInput: unknown dimension or time zone, or an interval that ends before it starts.
@@ -127,7 +130,8 @@ def cost_report(
     groups: dict[tuple[str | None, ...], Amounts] = {}
     for line in sums:
         key = tuple(_value(line, dimension) for dimension in dimensions)
-        groups[key] = groups.get(key, Amounts()) + line.amounts
+        amounts = line.amounts if with_engine_cost else line.amounts.without_engine_cost()
+        groups[key] = groups.get(key, Amounts()) + amounts
     rows = tuple(
         CostRow(dict(zip(dimensions, key, strict=True)), groups[key]) for key in sorted(groups, key=_order)
     )

@@ -30,6 +30,7 @@ from storage.models import StoredReport
 from storage.reports import StoredReports
 from storage.webhooks import notify
 from tenancy.principal import Principal
+from tenancy.tenants import is_operators_tenant
 
 COST_REPORT_KIND = "cost_report"
 
@@ -110,10 +111,17 @@ class _Made(TypedDict):
 def _make(session: Session, tenant_id: TenantId, report: StoredReport) -> _Made:
     parameters = ReportParameters.of_json(report.parameters)
     start, end, zone = report.start_at, report.end_at, parameters.time_zone
+    is_operators = is_operators_tenant(session, tenant_id)
     costs = cost_report(
-        session, tenant_id, group_by=parameters.group_by, start=start, end=end, time_zone=zone
+        session,
+        tenant_id,
+        group_by=parameters.group_by,
+        start=start,
+        end=end,
+        time_zone=zone,
+        with_engine_cost=is_operators,
     )
-    tops = top_costs(session, tenant_id, start=start, end=end, time_zone=zone)
+    tops = top_costs(session, tenant_id, start=start, end=end, time_zone=zone, with_engine_cost=is_operators)
     savings = find_savings(session, tenant_id, start=start, end=end, time_zone=zone)
     return {
         "content": {

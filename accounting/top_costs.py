@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from sqlalchemy import select
@@ -49,6 +49,7 @@ def top_costs(
     time_zone: str = "UTC",
     limit: int = 10,
     use_rollups: bool = True,
+    with_engine_cost: bool = True,
 ) -> TopCosts:
     """At most `limit` of each. A document's costs are those of reading and embedding it, and of computing it
     beforehand; a question's are those of all its stages.
@@ -59,7 +60,7 @@ def top_costs(
     interval = parse_interval(start, end, time_zone)
 
     def rank(column: str, matching: Mapping[str, str]) -> list[LedgerSum]:
-        return sum_ledger(
+        found = sum_ledger(
             session,
             tenant_id,
             interval,
@@ -68,6 +69,9 @@ def top_costs(
             num_top=limit,
             use_rollups=use_rollups,
         )
+        if with_engine_cost:
+            return found
+        return [replace(each, amounts=each.amounts.without_engine_cost()) for each in found]
 
     documents, questions = rank("document_id", {}), rank("job_id", {"job_kind": ANSWER_KIND})
     return TopCosts(

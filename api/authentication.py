@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
 
 from api.dependencies import Services
 from api.rate_limiting import take_of_limits
@@ -71,15 +72,21 @@ Reporter = Annotated[Principal, Depends(_allow(Scope.REPORTS))]
 Administrator = Annotated[Principal, Depends(_allow(Scope.ADMIN))]
 
 
+def require_operator(session: Session, principal: Principal, *, for_what: str = "") -> None:
+    """Raises `NotPermitted` unless the caller is an administrator of the default tenant."""
+    if not is_operator(session, principal):
+        reason = f", and {for_what}" if for_what else ""
+        raise NotPermitted(
+            f"Key {principal.key_id} is not of the operator's tenant{reason}.",
+            remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}.",
+            key_id=principal.key_id,
+        )
+
+
 def _operating(principal: Administrator, services: Services) -> Principal:
     with services.database.read() as session:
-        if is_operator(session, principal):
-            return principal
-    raise NotPermitted(
-        f"Key {principal.key_id} is not of the operator's tenant.",
-        remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}.",
-        key_id=principal.key_id,
-    )
+        require_operator(session, principal)
+    return principal
 
 
 Operator = Annotated[Principal, Depends(_operating)]

@@ -222,7 +222,7 @@ class LongleafClient:
     def list_jobs(
         self, *, status: str | None = None, kind: str | None = None, parked: bool = False
     ) -> Iterator[Job]:
-        """Newest first; `parked`: only those given up because their workers kept dying."""
+        """Newest first; `parked`: only those given up because their workers died or crashed each time."""
         wanted = {"status": status, "kind": kind, "parked": "true" if parked else None}
         yield from cast(Iterator[Job], self._items("/v1/jobs", wanted))
 
@@ -673,9 +673,11 @@ class LongleafClient:
         start: str | None = None,
         end: str | None = None,
         time_zone: str | None = None,
+        all_tenants: bool = False,
     ) -> dict[str, Any]:
-        """The cost report, grouped as asked."""
-        return self._json("GET", "/v1/reports/costs", params=_cost_query(group_by, start, end, time_zone))
+        """The cost report, grouped as asked; `all_tenants` is the operator's."""
+        params = _cost_query(group_by, start, end, time_zone, all_tenants)
+        return self._json("GET", "/v1/reports/costs", params=params)
 
     def get_costs_csv(
         self,
@@ -684,10 +686,11 @@ class LongleafClient:
         start: str | None = None,
         end: str | None = None,
         time_zone: str | None = None,
+        all_tenants: bool = False,
     ) -> str:
         """The same report as CSV text."""
-        params = _cost_query(group_by, start, end, time_zone) | {"format": "csv"}
-        return self._send("GET", "/v1/reports/costs", params=params).text
+        params = _cost_query(group_by, start, end, time_zone, all_tenants)
+        return self._send("GET", "/v1/reports/costs", params=params | {"format": "csv"}).text
 
     def get_costs_page(
         self,
@@ -987,9 +990,21 @@ def _require_success(answer: Answer) -> Answer:
 
 
 def _cost_query(
-    group_by: Sequence[str], start: str | None, end: str | None, time_zone: str | None
+    group_by: Sequence[str],
+    start: str | None,
+    end: str | None,
+    time_zone: str | None,
+    all_tenants: bool = False,
 ) -> dict[str, Any]:
-    return _given({"group_by": ",".join(group_by), "start": start, "end": end, "time_zone": time_zone})
+    return _given(
+        {
+            "group_by": ",".join(group_by),
+            "start": start,
+            "end": end,
+            "time_zone": time_zone,
+            "all_tenants": "true" if all_tenants else None,
+        }
+    )
 
 
 def _is_local(url: str) -> bool:

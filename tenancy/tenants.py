@@ -57,10 +57,13 @@ def find_tenant_by_name(session: Session, name: str) -> Tenant | None:
 
 def is_operator(session: Session, principal: Principal) -> bool:
     """Whether the caller is an administrator of the default tenant, to whom the house belongs."""
-    if not principal.has(Scope.ADMIN):
-        return False
+    return principal.has(Scope.ADMIN) and is_operators_tenant(session, principal.tenant_id)
+
+
+def is_operators_tenant(session: Session, tenant_id: TenantId) -> bool:
+    """Whether it is the default tenant, to whom the house belongs."""
     default = find_tenant_by_name(session, DEFAULT_TENANT_NAME)
-    return default is not None and default.id == principal.tenant_id
+    return default is not None and default.id == tenant_id
 
 
 def list_tenants(session: Session, page: PageRequest) -> Page[Tenant]:

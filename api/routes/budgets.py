@@ -15,7 +15,7 @@ from accounting.budgets import (
     list_budgets,
     standing_of,
 )
-from api.authentication import Administrator, Reporter
+from api.authentication import Administrator, Reporter, require_operator
 from api.budget_headers import headers_of
 from api.dependencies import IdempotencyKey, OldestFirst, Services
 from api.idempotency import make_once, request_hash
@@ -23,11 +23,12 @@ from api.routes.documented import problems
 from api.schemas.base import ListOf
 from api.schemas.budgets import Budget, BudgetChange, NewBudget
 from core.clock import utc_now
-from core.errors import NotPermitted
 from core.ids import BudgetId, CollectionId, KeyId, TenantId
 from storage import models
 from tenancy.principal import Principal
-from tenancy.tenants import DEFAULT_TENANT_NAME, get_tenant, is_operator
+from tenancy.tenants import get_tenant, is_operator
+
+_WHOLE = "budgets of whole tenants are the operator's"
 
 router = APIRouter(prefix="/v1/budgets", tags=["budgets"], responses=problems(401, 403, 422))
 
@@ -87,7 +88,7 @@ def show_budgets(
     now = utc_now()
     with services.database.read() as session:
         if all_tenants:
-            _require_operator(session, principal)
+            require_operator(session, principal, for_what=_WHOLE)
         rows = list_budgets(session, None if all_tenants else principal.tenant_id, page)
         items = [Budget.of(standing_of(session, row, now)) for row in rows.items]
     return ListOf(items=items, next_cursor=rows.next_cursor)
@@ -133,7 +134,7 @@ def _tenant_of(session: Session, principal: Principal, body: NewBudget) -> Tenan
     target = TenantId(body.tenant_id) if body.tenant_id is not None else principal.tenant_id
     is_foreign = target != principal.tenant_id
     if is_foreign or (body.key_id is None and body.collection_id is None):
-        _require_operator(session, principal)
+        require_operator(session, principal, for_what=_WHOLE)
     if is_foreign:
         get_tenant(session, target)
     return target
@@ -142,20 +143,10 @@ def _tenant_of(session: Session, principal: Principal, body: NewBudget) -> Tenan
 def _changeable(session: Session, principal: Principal, budget_id: str) -> models.Budget:
     row = get_budget(session, _visible(session, principal), BudgetId(budget_id))
     if row.key_id is None and row.collection_id is None:
-        _require_operator(session, principal)
+        require_operator(session, principal, for_what=_WHOLE)
     return row
 
 
 def _visible(session: Session, principal: Principal) -> TenantId | None:
     """Whose budgets the caller sees; None: everybody's."""
     return None if is_operator(session, principal) else principal.tenant_id
-
-
-def _require_operator(session: Session, principal: Principal) -> None:
-    if not is_operator(session, principal):
-        raise NotPermitted(
-            f"Key {principal.key_id} is not of the operator's tenant, and budgets of whole tenants are "
-            "the operator's.",
-            remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}, or limit a key or a collection.",
-            key_id=principal.key_id,
-        )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -16,12 +17,13 @@ from api.schemas.base import ListOf
 from api.schemas.jobs import Job, JobStatus
 from api.streaming import EVENTS
 from bootstrap import job_kinds
+from bootstrap.estimates import estimate_again
 from bootstrap.job_kinds import kind_of
 from core.ids import JobId
 from ingest.uploads import INGEST_KIND
 from storage import models
 from storage.answers import ANSWER_KIND
-from storage.jobs import WORKER_LOST, JobRepository
+from storage.jobs import JobRepository
 from storage.listings import Listings
 from storage.uploads import UploadedFileRepository
 from tenancy.principal import Principal, require_scope
@@ -43,13 +45,14 @@ def list_jobs(
         ),
     ] = None,
     parked: Annotated[
-        bool, Query(description="Only those that were given up because their workers kept dying.")
+        bool,
+        Query(description="Only those that were given up because their workers died or crashed each time."),
     ] = False,
 ) -> ListOf[Job]:
     """The tenant's jobs, newest first."""
     with services.database.read() as session:
         rows = JobRepository(session, principal.tenant_id).list_page(
-            page, status=status, kind=kind, error_code=WORKER_LOST if parked else None
+            page, status=status, kind=kind, parked=parked
         )
         answers = Listings(session, principal.tenant_id).answer_ids([JobId(row.id) for row in rows.items])
     items = [Job.of(row, answer_id=answers.get(JobId(row.id))) for row in rows.items]
@@ -89,7 +92,12 @@ def retry_job(job_id: str, principal: Reader, services: Services) -> Job:
     with services.database.write() as session:
         row = JobRepository(session, principal.tenant_id).get(JobId(job_id))
         require_scope(principal, kind_of(row.kind).scope)
-        row = job_kinds.retry_job(session, row, max_attempts=services.settings.worker.max_attempts)
+        row = job_kinds.retry_job(
+            session,
+            row,
+            max_attempts=services.settings.worker.max_attempts,
+            estimate=partial(estimate_again, services.settings),
+        )
         return _show(session, principal, row)
 
 

@@ -21,12 +21,14 @@ from accounting.report_formats import (
 from accounting.reports import cost_report, usage_summary
 from accounting.savings import find_savings
 from accounting.top_costs import MAX_TOP, top_costs
-from api.authentication import Reporter
+from api.authentication import Reporter, require_operator
 from api.dependencies import Services
 from api.routes.documented import problems
 from api.schemas import reports as schemas
 from core.clock import utc_now
+from core.errors import InvalidInput
 from core.html.page import PAGE_HEADERS, ReportLanguage
+from tenancy.tenants import is_operators_tenant
 
 router = APIRouter(prefix="/v1", tags=["reports"], responses=problems(401, 403, 422))
 
@@ -108,16 +110,34 @@ def get_cost_report(
     time_zone: TimeZone = "UTC",
     format: Format = None,
     language: InLanguage = "en",
+    all_tenants: Annotated[bool, Query(description="For the operator: everybody's; not as a page.")] = False,
 ) -> Response:
-    """What the tenant's work cost, grouped as asked, as JSON, CSV or a page with plots that prints."""
+    """What the tenant's work cost, grouped as asked, as JSON, CSV or a page with plots that prints.
+
+    What the machine cost, and the margin, are told to the operator's tenant alone.
+    """
     names = [name.strip() for value in group_by for name in value.split(",") if name.strip()]
     with services.database.read() as session:
+        if all_tenants:
+            require_operator(session, principal, for_what="reports of all tenants are the operator's")
+            if format == "html":
+                raise InvalidInput(
+                    "A page is of one tenant, and `all_tenants` was asked for.",
+                    remedy="Ask for JSON or CSV, grouped by `tenant`.",
+                )
+        rated = is_operators_tenant(session, principal.tenant_id)
         report = cost_report(
-            session, principal.tenant_id, group_by=names, start=start, end=end, time_zone=time_zone
+            session,
+            None if all_tenants else principal.tenant_id,
+            group_by=names,
+            start=start,
+            end=end,
+            time_zone=time_zone,
+            with_engine_cost=rated,
         )
         if format == "html":
             bounds: _Bounds = {"start": start, "end": end, "time_zone": time_zone}
-            tops = top_costs(session, principal.tenant_id, **bounds)
+            tops = top_costs(session, principal.tenant_id, **bounds, with_engine_cost=rated)
             savings = find_savings(session, principal.tenant_id, **bounds)
             page = render_costs(report, tops, savings, tenant=principal.tenant_id, language=language)
             return HTMLResponse(page, headers=PAGE_HEADERS)
@@ -137,7 +157,15 @@ def get_top_costs(
 ) -> JSONResponse:
     """The documents and the questions that cost most."""
     with services.database.read() as session:
-        tops = top_costs(session, principal.tenant_id, start=start, end=end, time_zone=time_zone, limit=limit)
+        tops = top_costs(
+            session,
+            principal.tenant_id,
+            start=start,
+            end=end,
+            time_zone=time_zone,
+            limit=limit,
+            with_engine_cost=is_operators_tenant(session, principal.tenant_id),
+        )
     return JSONResponse(top_costs_as_json(tops))
 
 

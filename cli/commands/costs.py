@@ -14,7 +14,7 @@ from cli.output import format_moment, format_money, out, print_json, print_table
 if TYPE_CHECKING:
     from client import StoredReport
 
-_DIMENSIONS = "day, week, month, stage, model, collection, document, key, job, job_kind, schedule."
+_DIMENSIONS = "day, week, month, stage, model, collection, document, key, job, job_kind, schedule, tenant."
 _BAR_CELLS = 24
 
 FromOption = Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day.")]
@@ -34,6 +34,9 @@ def costs(
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots there.")
     ] = None,
     language: LanguageOption = "en",
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="For the operator: everybody's; try --by tenant.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = "",
     key: KeyOption = "",
@@ -43,10 +46,14 @@ def costs(
         return
     if as_csv and as_json:
         raise typer.BadParameter("--csv and --json exclude each other.")
+    if all_tenants and html is not None:
+        raise typer.BadParameter("--html is of one tenant; use --csv or --json with --all-tenants.")
     group_by = [name.strip() for name in by.split(",") if name.strip()]
     with connect(context, url=url, key=key) as client:
         if as_csv:
-            report = client.get_costs_csv(group_by=group_by, start=start, end=end, time_zone=time_zone)
+            report = client.get_costs_csv(
+                group_by=group_by, start=start, end=end, time_zone=time_zone, all_tenants=all_tenants
+            )
             out().file.write(report)
             return
         if html is not None:
@@ -56,7 +63,9 @@ def costs(
             html.write_text(page, encoding="utf-8")
             say(f"Written to {html}.")
             return
-        document = client.get_costs(group_by=group_by, start=start, end=end, time_zone=time_zone)
+        document = client.get_costs(
+            group_by=group_by, start=start, end=end, time_zone=time_zone, all_tenants=all_tenants
+        )
     if as_json:
         print_json(document)
     else:

@@ -23,7 +23,8 @@ def list_jobs(
     status: Annotated[str | None, typer.Option("--status", help="queued, running, succeeded, …")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="ingest or answer.")] = None,
     parked: Annotated[
-        bool, typer.Option("--parked", help="Only those given up because their workers kept dying.")
+        bool,
+        typer.Option("--parked", help="Only those given up because their workers died or crashed each time."),
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,

@@ -204,6 +204,21 @@ def test_days_of_every_zone_come_from_whole_hours_and_lines(database: Database, 
         assert len(rolled.rows) in (6, 7)
 
 
+@pytest.mark.parametrize(
+    "group_by", [["week", "collection"], ["month", "key"], ["week", "document", "stage"]]
+)
+def test_weeks_and_months_of_every_zone_come_from_days_hours_and_lines(
+    database: Database, tenant: TenantId, group_by: list[str]
+) -> None:
+    begin = START - timedelta(days=5)
+    record(database, tenant, *(begin + timedelta(minutes=97 * i) for i in range(150)))
+    close_all(database, tenant)
+    for zone in ZONES:
+        rolled, raw = reports(database, tenant, group_by, zone=zone)
+        assert rolled == raw
+        assert len(rolled.rows) >= 2
+
+
 def test_a_day_is_closed_when_it_has_been_over_for_the_grace(database: Database, tenant: TenantId) -> None:
     record(database, tenant, START, START + timedelta(hours=23), START + timedelta(days=1))
     over = START + timedelta(days=1)

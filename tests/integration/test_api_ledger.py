@@ -104,3 +104,29 @@ def test_the_reconciliation_says_what_cannot_be_compared(house: House) -> None:
     assert (model["model"], model["counters"], found["is_alarming"]) == ("m", {}, False)
     reversed_ = {"start": "2026-02-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}
     assert call(house, "GET", "/v1/reports/reconciliation", params=reversed_).status_code == 422
+
+
+def test_costs_of_all_tenants_and_what_the_machine_cost_are_the_operator_s(house: House) -> None:
+    with house.services.database.write() as session:
+        for tenant in (house.north, house.south):
+            line = LedgerLine(
+                source=f"timed in {tenant}",
+                attempt=1,
+                stage=Stage.DECODE,
+                model="m",
+                model_revision="r",
+                num_tokens=10,
+                engine_seconds=9.0,
+            )
+            Ledger().record(session, tenant, [line])
+    path = "/v1/reports/costs?group_by=tenant"
+    everybody = call(house, "GET", f"{path}&all_tenants=true").json()
+    assert {row["tenant"] for row in everybody["rows"]} == {house.north, house.south}
+    own = call(house, "GET", path).json()
+    assert ([row["tenant"] for row in own["rows"]], own["total"]["engine_cost"]) == ([house.north], "0.001")
+    tenants = call(house, "GET", path, tenant=house.south).json()
+    assert (tenants["total"]["engine_cost"], tenants["total"]["margin"]) == (None, None)
+    refused = call(house, "GET", f"{path}&all_tenants=true", tenant=house.south)
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_permitted")
+    page = call(house, "GET", f"{path}&all_tenants=true&format=html")
+    assert (page.status_code, "one tenant" in page.json()["detail"]) == (422, True)
