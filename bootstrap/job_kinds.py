@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.holds import reserve, settle
+from accounting.holds import Estimate, reserve, settle
 from accounting.ledger import Ledger
 from accounting.lost_requests import settle_lost_requests
 from accounting.stored_reports import COST_REPORT_KIND
@@ -30,7 +32,7 @@ from storage.conversations import ConversationRepository
 from storage.engine_requests import list_requests
 from storage.job_run import job_cancelled
 from storage.jobs import JobQueue, JobRepository
-from storage.models import Job
+from storage.models import Batch, Extraction, Job, StoredReport, Summary
 from storage.prewarm_jobs import PREWARM_KIND
 from storage.uploads import UploadedFileRepository
 from storage.webhooks import WEBHOOK_KIND, close_delivery, notify_job_finished
@@ -47,6 +49,9 @@ def _job_itself(session: Session, job: Job) -> str:
     return job.id
 
 
+Reopen = Callable[[Session, Job], int]
+
+
 @dataclass(frozen=True, slots=True)
 class JobKind:
     """`scope`: what starting one takes, and so what cancelling it or trying it again takes.
@@ -59,7 +64,7 @@ class JobKind:
 
     scope: Scope
     close: Callable[[Session, Job], None] = _nothing_is_open
-    reopen: Callable[[Session, Job], int] | None = None
+    reopen: Reopen | None = None
     source: Callable[[Session, Job], str] = _job_itself
 
 
@@ -113,8 +118,24 @@ def _close_batch(session: Session, job: Job) -> None:
 
 
 def _reopen_batch(session: Session, job: Job) -> int:
+    _require_kept(Batch)(session, job)
     reopen_batch(session, TenantId(job.tenant_id), JobId(job.id))
     return 0
+
+
+def _require_kept(model: type[Batch] | type[Extraction] | type[StoredReport] | type[Summary]) -> Reopen:
+    """Nothing was closed; but what the job was to go on with may have been forgotten (`retention.result_days`)."""
+
+    def reopen(session: Session, job: Job) -> int:
+        if session.scalar(select(model.id).where(model.job_id == job.id)) is None:
+            raise Conflict(
+                f"Job {job.id} cannot be tried again: what it had made was forgotten after its time.",
+                remedy="Start a new one.",
+                job_id=job.id,
+            )
+        return 0
+
+    return reopen
 
 
 def _close_evaluation(session: Session, job: Job) -> None:
@@ -126,13 +147,13 @@ JOB_KINDS: Mapping[str, JobKind] = {
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     BATCH_KIND: JobKind(Scope.ASK, close=_close_batch, reopen=_reopen_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
-    COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=_nothing_was_closed),
+    COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=_require_kept(StoredReport)),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),
-    EXTRACT_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
+    EXTRACT_KIND: JobKind(Scope.ASK, reopen=_require_kept(Extraction)),
     INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),
     PREWARM_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     WEBHOOK_KIND: JobKind(Scope.ADMIN, close=close_delivery, reopen=_nothing_was_closed),
-    SUMMARIZE_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
+    SUMMARIZE_KIND: JobKind(Scope.ASK, reopen=_require_kept(Summary)),
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)
@@ -144,12 +165,21 @@ def kind_of(name: str) -> JobKind:
     return JOB_KINDS.get(name, _UNKNOWN)
 
 
-def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
+def retry_job(
+    session: Session,
+    job: Job,
+    *,
+    max_attempts: int,
+    estimate: Callable[[Session, Job], Estimate] | None = None,
+) -> Job:
     """Queue a job again that failed or was cancelled, with `max_attempts` more.
+
+    Args:
+        estimate: what it will take, held of the budgets it counts against; None: nothing is held.
 
     Raises:
         Conflict: it has succeeded, or has not ended; or what it closed then cannot be opened again.
-        BudgetExceeded: a budget that it counts against has nothing left.
+        BudgetExceeded: a budget that it counts against has too little left; the transaction must be given up.
     """
     reopen = kind_of(job.kind).reopen
     if reopen is None:
@@ -161,8 +191,8 @@ def retry_job(session: Session, job: Job, *, max_attempts: int) -> Job:
         )
     jobs = JobRepository(session, TenantId(job.tenant_id))
     jobs.require_retriable(job)
-    reserve(session, job)
     num_parts = reopen(session, job)
+    reserve(session, job, partial(estimate, session, job) if estimate else None)
     return jobs.retry(JobId(job.id), more_attempts=max_attempts * (num_parts + 1))
 
 

@@ -101,11 +101,12 @@ class JobRepository:
         *,
         status: str | None = None,
         kind: str | None = None,
-        error_code: str | None = None,
+        parked: bool = False,
     ) -> Page[Job]:
+        """Newest first; `parked`: only those given up because their workers died or crashed each time."""
         query = select(Job).where(Job.tenant_id == self._tenant_id)
-        if error_code is not None:
-            query = query.where(Job.error_code == error_code)
+        if parked:
+            query = query.where(Job.error_code.in_((WORKER_LOST, LongleafError.code)))
         if status is not None:
             query = query.where(Job.status == status)
         if kind is not None:

@@ -77,6 +77,22 @@ def test_a_cancelled_question_holds_nothing(house: House) -> None:
     assert send(house, "GET", f"/v1/budgets/{budget['id']}").json()["held"] == "0"
 
 
+def test_a_question_that_is_tried_again_holds_again_and_is_refused_where_too_little_is_left(
+    house: House,
+) -> None:
+    budget = make(house, limit=1000)
+    job_id = ask(house).json()["job_id"]
+    held = send(house, "GET", f"/v1/budgets/{budget['id']}").json()["held"]
+    assert send(house, "POST", f"/v1/jobs/{job_id}/cancel").is_success
+    assert send(house, "POST", f"/v1/jobs/{job_id}/retry").is_success
+    assert send(house, "GET", f"/v1/budgets/{budget['id']}").json()["held"] == held
+    assert send(house, "POST", f"/v1/jobs/{job_id}/cancel").is_success
+    spend(house, 999)
+    refused = send(house, "POST", f"/v1/jobs/{job_id}/retry")
+    assert (refused.status_code, refused.json()["code"]) == (429, "budget_exceeded")
+    assert send(house, "GET", f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
+
+
 def test_a_used_up_budget_is_a_429_that_says_how_much_and_until_when(house: House) -> None:
     budget = make(house, limit=100)
     spend(house, 100)

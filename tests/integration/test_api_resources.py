@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import EngineIncapable, LongleafError
 from tests.api_fixtures import House, cite, make_answer, make_document, make_upload_row, open_house
 
 
@@ -349,3 +350,19 @@ def test_an_unusable_idempotency_key_is_refused(house: House, key: str | bytes) 
     response = house.client.post("/v1/collections", headers=headers, json={"name": "x"})
     assert response.status_code == 422
     assert "Idempotency-Key" in response.json()["detail"]
+
+
+def test_jobs_whose_workers_crashed_each_time_are_parked(house: House) -> None:
+    collection_id = house.collection()
+
+    def asked() -> str:
+        path = f"/v1/collections/{collection_id}/questions"
+        body = {"question": "为什么？ Why?", "wait_seconds": 0}
+        return str(house.client.post(path, headers=house.key(), json=body).json()["job_id"])
+
+    crashed, refused = asked(), asked()
+    for job_id, error in ((crashed, LongleafError("It crashed.")), (refused, EngineIncapable("No."))):
+        house.worker.claim(job_id)
+        house.worker.fail(job_id, error)
+    items = house.client.get("/v1/jobs?parked=true", headers=house.key()).json()["items"]
+    assert [item["id"] for item in items] == [crashed]
