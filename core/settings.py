@@ -262,7 +262,8 @@ class WorkerSettings(BaseModel):
     give_way_seconds: float = Field(
         10.0,
         ge=0,
-        description="How long a step that nobody waits for gives way to people who wait for a first token.",
+        description="How long a step of a question that nobody waits for gives way to people who wait for a first "
+        "token.",
     )
     event_ttl_seconds: int = Field(3600, ge=1)
     engine_sample_seconds: float = Field(

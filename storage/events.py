@@ -54,6 +54,13 @@ class EventBus:
             pipe.llen(queue)
         return [int(length) for length in pipe.execute()]
 
+    def bring_forward(self, queue: str) -> None:
+        """The message that was sent to the Celery queue last is the next to be taken.
+
+        Should another relay send one just then, that one is: nothing is lost or doubled by it.
+        """
+        self.client.lmove(queue, queue, "LEFT", "RIGHT")
+
     def publish(self, job_id: JobId, event: str, data: dict[str, Any]) -> None:
         """Append an event to the job's stream. A failure is logged: SQL has the outcome."""
         key = stream_key(job_id)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from core.clock import utc_now
 from core.ids import TenantId, new_id
+from core.priority import BACKGROUND, INTERACTIVE
 from storage.database import request_wake
 from storage.models import Job, OutboxMessage
 from storage.queues import Queue, is_paused
@@ -23,6 +24,11 @@ class Waiting:
 
     tenant_id: TenantId
     priority: int
+
+
+def is_next(priority: int) -> bool:
+    """Whether a message has the priority of those whose worker died: see `Outbox.announce`."""
+    return priority in (INTERACTIVE - 1, BACKGROUND - 1)
 
 
 class Outbox:

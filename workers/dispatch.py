@@ -19,7 +19,7 @@ from core.priority import BACKGROUND
 from storage.database import Database
 from storage.events import EventBus
 from storage.models import OutboxMessage
-from storage.outbox import Outbox, Waiting
+from storage.outbox import Outbox, Waiting, is_next
 from storage.queues import QUEUES, Queue
 from workers.celery_app import TASK_NAME
 from workers.turns import Turns
@@ -41,13 +41,18 @@ class Dispatcher:
         self._celery = celery
         self._max_background = max_background
         self._turns = Turns()
+        self._looks_for_next = False
         self.holds_back = False
+
+    def look_for_next(self) -> None:
+        """Jobs may have been taken from dead workers: they go at once, full as the broker may be."""
+        self._looks_for_next = True
 
     def send_due(self) -> int:
         """How many were sent; `holds_back` then says whether more were due than fitted."""
         lengths = self._events.queue_lengths(QUEUES)
         room = {q: max(0, BROKER_ROOM[q] - length) for q, length in zip(QUEUES, lengths, strict=True)}
-        if self.holds_back and not any(room.values()):
+        if self.holds_back and not any(room.values()) and not self._looks_for_next:
             return 0
         with self._database.write() as session:
             messages = self._choose(session, room, utc_now())
@@ -55,7 +60,10 @@ class Dispatcher:
                 self._celery.send_task(
                     TASK_NAME, args=[message.job_id], queue=message.queue, task_id=message.id
                 )
+                if is_next(message.priority):
+                    self._events.bring_forward(message.queue)
                 message.sent_at = utc_now()
+        self._looks_for_next = False
         return len(messages)
 
     def _choose(self, session: Session, room: Mapping[Queue, int], now: datetime) -> Sequence[OutboxMessage]:
@@ -77,19 +85,19 @@ class Dispatcher:
         )
 
     def _take_turns(self, outbox: Outbox, queue: Queue, room: int, now: datetime) -> list[OutboxMessage]:
-        if not room:
+        if not room and not self._looks_for_next:
             return []
         waiting, in_flight = outbox.count_waiting(now, queue), outbox.count_in_flight(queue)
         chosen: list[OutboxMessage] = []
         # Work that somebody waits for goes before all other.
         for priority in sorted({each.priority for each in waiting}):
-            allowed = room - len(chosen)
+            of_priority = _of_priority(waiting, priority)
+            # They were in flight already, so there are no more of them than dead workers had threads.
+            allowed = sum(of_priority.values()) if is_next(priority) else room - len(chosen)
             if queue == "interactive" and priority >= BACKGROUND:
                 busy = sum(count for each, count in in_flight.items() if each.priority >= BACKGROUND)
                 allowed = min(allowed, self._max_background - busy)
-            turns = self._turns.take(
-                _of_priority(waiting, priority), _by_tenant(in_flight), room=max(0, allowed)
-            )
+            turns = self._turns.take(of_priority, _by_tenant(in_flight), room=max(0, allowed))
             chosen += _in_order(outbox, queue, turns, priority, now)
         return chosen
 

@@ -15,6 +15,9 @@ from storage.jobs import ClaimedJob
 from storage.waiting_people import WaitingPeople
 
 _LOOK_SECONDS = 0.02
+_SHARED_WORKER_SECONDS = 1.0
+"""How long a job gives way in all that is of another queue than that of questions: uploads, and what a dead
+worker left, may wait for its thread."""
 
 
 class JobPrecedence:
@@ -24,8 +27,7 @@ class JobPrecedence:
 
     Args:
         max_seconds: how long work gives way at a time, so that it goes on, if slowly, where somebody always
-            waits. A job of another queue than that of questions does so for so long in all, since uploads
-            may wait for its worker.
+            waits. A job of another queue than that of questions does so for a second in all.
     """
 
     def __init__(self, people: WaitingPeople, *, max_seconds: float) -> None:
@@ -36,8 +38,9 @@ class JobPrecedence:
     def of(self, job: ClaimedJob) -> Iterator[None]:
         """What this thread does in the block is done for `job`."""
         if job.priority >= BACKGROUND:
-            in_all = job.queue != "interactive"
-            with preceding(_GivesWay(self._people, self._max_seconds, in_all=in_all)):
+            is_question = job.queue == "interactive"
+            longest = self._max_seconds if is_question else min(self._max_seconds, _SHARED_WORKER_SECONDS)
+            with preceding(_GivesWay(self._people, longest, in_all=not is_question)):
                 yield
         elif job.queue == "interactive":
             first = _GoesFirst(self._people, job.id)

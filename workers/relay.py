@@ -179,6 +179,7 @@ class Relay:
         for job in ended:
             log.warning("job.ended", job_id=job.id, status=job.status, code=job.error_code)
             self._services.events.publish(JobId(job.id), FINISHED_EVENT, {"status": job.status})
+        self._dispatcher.look_for_next()
         self._announce_lost()
         with self._services.database.write() as session:
             Outbox(session).forget_heard()

@@ -127,6 +127,24 @@ def test_what_somebody_waits_for_goes_before_what_nobody_does_of_whichever_tenan
     assert priorities == [10, 10, 0, 0]
 
 
+def test_a_dead_workers_job_is_the_next_however_full_the_broker_is(yard: Yard) -> None:
+    yard.queue(0, 12, queue="interactive")
+    yard.dispatcher.send_due()
+    lost = yard.broker.take("interactive")
+    with yard.database.write() as session:
+        assert JobQueue(session).claim_job(lost, "dead", lease=timedelta(seconds=-1)) is not None
+    yard.dispatcher.send_due()
+    num_sent = len(yard.broker.sent)
+    with yard.database.write() as session:
+        JobQueue(session).take_up_expired()
+    assert yard.dispatcher.send_due() == 0, "it is full"
+    yard.dispatcher.look_for_next()
+    assert yard.dispatcher.send_due() == 1
+    assert yard.broker.sent[num_sent:] == [lost]
+    assert yard.broker.take("interactive") == lost
+    assert yard.dispatcher.holds_back
+
+
 def test_of_a_paused_queue_nothing_begins_and_all_of_it_does_once_it_is_resumed(yard: Yard) -> None:
     room = BROKER_ROOM["ingest"]
     yard.queue(0, room)
