@@ -51,7 +51,7 @@ GRAINS: Mapping[str, Grain] = {
     "work": Grain(_WORK),
     "owner": Grain(_OWNER),
     "owner_and_stage": Grain((*_OWNER, "stage", "model")),
-    "document": Grain(("document_id", "collection_id", "stage", "model")),
+    "document": Grain(("document_id", "stage", "model")),
     "effect": Grain((*_OWNER, "source", "job_id", "document_id")),
 }
 """From few rows to many."""
