@@ -4,8 +4,8 @@ The ledger is append-only, so an hour that nobody writes into any more has sums 
 in a few grains: which columns the lines of one row agree in, and whether it is of an hour or of a day. A
 report reads the first grain that has all its columns, for all hours that lie in one of its days (or days in
 one of its months; a day that a local midnight cuts in two it reads by its hours), and the lines themselves for
-the rest: hours that a local midnight cuts in two (only zones whose clocks are off by a part of an hour have them), the interval's ragged ends, and the days that are
-not closed (`accounting/ledger_sums.py`).
+the rest: hours that a local midnight cuts in two (only zones whose clocks are off by a part of an hour have
+them), the interval's ragged ends, and the days that are not closed (`accounting/ledger_sums.py`).
 
 A day of UTC is closed, all of its hours at once, when it has been over for `GRACE`. A line's time is
 taken from the clock inside the transaction that writes it, and such a transaction lasts seconds, so by

@@ -72,13 +72,16 @@ Reporter = Annotated[Principal, Depends(_allow(Scope.REPORTS))]
 Administrator = Annotated[Principal, Depends(_allow(Scope.ADMIN))]
 
 
-def require_operator(session: Session, principal: Principal, *, for_what: str = "") -> None:
-    """Raises `NotPermitted` unless the caller is an administrator of the default tenant."""
+def require_operator(
+    session: Session, principal: Principal, *, for_what: str = "", or_else: str = ""
+) -> None:
+    """Raises `NotPermitted` unless the caller is an administrator of the default tenant; `or_else` is what others
+    may do in its place."""
     if not is_operator(session, principal):
         reason = f", and {for_what}" if for_what else ""
         raise NotPermitted(
             f"Key {principal.key_id} is not of the operator's tenant{reason}.",
-            remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}.",
+            remedy=f"Use an admin key of tenant {DEFAULT_TENANT_NAME!r}{or_else and f', or {or_else}'}.",
             key_id=principal.key_id,
         )
 

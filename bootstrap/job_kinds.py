@@ -49,9 +49,6 @@ def _job_itself(session: Session, job: Job) -> str:
     return job.id
 
 
-Reopen = Callable[[Session, Job], int]
-
-
 @dataclass(frozen=True, slots=True)
 class JobKind:
     """`scope`: what starting one takes, and so what cancelling it or trying it again takes.
@@ -64,7 +61,7 @@ class JobKind:
 
     scope: Scope
     close: Callable[[Session, Job], None] = _nothing_is_open
-    reopen: Reopen | None = None
+    reopen: Callable[[Session, Job], int] | None = None
     source: Callable[[Session, Job], str] = _job_itself
 
 
@@ -118,24 +115,22 @@ def _close_batch(session: Session, job: Job) -> None:
 
 
 def _reopen_batch(session: Session, job: Job) -> int:
-    _require_kept(Batch)(session, job)
+    _reopen_kept(session, job, model=Batch)
     reopen_batch(session, TenantId(job.tenant_id), JobId(job.id))
     return 0
 
 
-def _require_kept(model: type[Batch] | type[Extraction] | type[StoredReport] | type[Summary]) -> Reopen:
+def _reopen_kept(
+    session: Session, job: Job, *, model: type[Batch] | type[Extraction] | type[StoredReport] | type[Summary]
+) -> int:
     """Nothing was closed; but what the job was to go on with may have been forgotten (`retention.result_days`)."""
-
-    def reopen(session: Session, job: Job) -> int:
-        if session.scalar(select(model.id).where(model.job_id == job.id)) is None:
-            raise Conflict(
-                f"Job {job.id} cannot be tried again: what it had made was forgotten after its time.",
-                remedy="Start a new one.",
-                job_id=job.id,
-            )
-        return 0
-
-    return reopen
+    if session.scalar(select(model.id).where(model.job_id == job.id)) is None:
+        raise Conflict(
+            f"Job {job.id} cannot be tried again: what it had made was forgotten after its time.",
+            remedy="Start a new one.",
+            job_id=job.id,
+        )
+    return 0
 
 
 def _close_evaluation(session: Session, job: Job) -> None:
@@ -147,13 +142,13 @@ JOB_KINDS: Mapping[str, JobKind] = {
     ATTENTION_KIND: JobKind(Scope.ASK, reopen=_nothing_was_closed),
     BATCH_KIND: JobKind(Scope.ASK, close=_close_batch, reopen=_reopen_batch),
     COMPACT_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
-    COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=_require_kept(StoredReport)),
+    COST_REPORT_KIND: JobKind(Scope.REPORTS, reopen=partial(_reopen_kept, model=StoredReport)),
     EVALUATE_KIND: JobKind(Scope.ASK, close=_close_evaluation),
-    EXTRACT_KIND: JobKind(Scope.ASK, reopen=_require_kept(Extraction)),
+    EXTRACT_KIND: JobKind(Scope.ASK, reopen=partial(_reopen_kept, model=Extraction)),
     INGEST_KIND: JobKind(Scope.INGEST, close=_close_upload, reopen=_reopen_upload),
     PREWARM_KIND: JobKind(Scope.INGEST, reopen=_nothing_was_closed),
     WEBHOOK_KIND: JobKind(Scope.ADMIN, close=close_delivery, reopen=_nothing_was_closed),
-    SUMMARIZE_KIND: JobKind(Scope.ASK, reopen=_require_kept(Summary)),
+    SUMMARIZE_KIND: JobKind(Scope.ASK, reopen=partial(_reopen_kept, model=Summary)),
 }
 
 _UNKNOWN = JobKind(Scope.ADMIN)

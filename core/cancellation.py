@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from core.scoped_values import holding
 
 Checkpoint = Callable[[], None]
 """Returns at once while the work is still wanted.
@@ -26,14 +28,9 @@ def _always_wanted() -> None:
 _checkpoint: ContextVar[Checkpoint] = ContextVar("checkpoint", default=_always_wanted)
 
 
-@contextmanager
-def watching(checkpoint: Checkpoint) -> Iterator[None]:
+def watching(checkpoint: Checkpoint) -> AbstractContextManager[None]:
     """Long waits of this thread in the block ask `checkpoint`, wherever they are. Threads do not inherit it."""
-    token = _checkpoint.set(checkpoint)
-    try:
-        yield
-    finally:
-        _checkpoint.reset(token)
+    return holding(_checkpoint, checkpoint)
 
 
 def look() -> None:

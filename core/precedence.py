@@ -6,10 +6,11 @@ that takes long: a batch of an encoder, a request to an engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol
+
+from core.scoped_values import holding
 
 
 class Precedence(Protocol):
@@ -51,11 +52,6 @@ def current_precedence() -> Precedence:
     return _precedence.get()
 
 
-@contextmanager
-def preceding(precedence: Precedence) -> Iterator[None]:
+def preceding(precedence: Precedence) -> AbstractContextManager[None]:
     """What this thread does in the block has that precedence."""
-    token = _precedence.set(precedence)
-    try:
-        yield
-    finally:
-        _precedence.reset(token)
+    return holding(_precedence, precedence)

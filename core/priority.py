@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from core.scoped_values import holding
 
 INTERACTIVE = 0
 """Somebody waits."""
@@ -20,11 +21,6 @@ def current_priority() -> int:
     return _priority.get()
 
 
-@contextmanager
-def working_at(priority: int) -> Iterator[None]:
+def working_at(priority: int) -> AbstractContextManager[None]:
     """Everything that this thread does in the block has the priority."""
-    token = _priority.set(priority)
-    try:
-        yield
-    finally:
-        _priority.reset(token)
+    return holding(_priority, priority)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol
 
+from core.scoped_values import holding
 from core.usage import TokenUsage
 
 
@@ -48,11 +48,6 @@ def current_journal() -> RequestJournal:
     return _journal.get()
 
 
-@contextmanager
-def journaling(journal: RequestJournal) -> Iterator[None]:
+def journaling(journal: RequestJournal) -> AbstractContextManager[None]:
     """Every request to an engine that this thread makes in the block is told to `journal`."""
-    token = _journal.set(journal)
-    try:
-        yield
-    finally:
-        _journal.reset(token)
+    return holding(_journal, journal)

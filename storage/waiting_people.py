@@ -12,7 +12,7 @@ from core.ids import JobId
 log = structlog.get_logger()
 
 _KEY = "longleaf:waiting"
-LONGEST_SECONDS = 20.0
+_LONGEST_SECONDS = 20.0
 """Who has waited so long is not counted any more: a worker that died forgets nobody for ever."""
 
 
@@ -24,7 +24,7 @@ class WaitingPeople:
 
     def add(self, job_id: JobId) -> None:
         try:
-            self._client.zadd(_KEY, {job_id: time.time() + LONGEST_SECONDS})
+            self._client.zadd(_KEY, {job_id: time.time() + _LONGEST_SECONDS})
         except redis.RedisError as error:
             log.warning("waiting.not_told", job_id=job_id, error=str(error))
 

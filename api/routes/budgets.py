@@ -28,8 +28,6 @@ from storage import models
 from tenancy.principal import Principal
 from tenancy.tenants import get_tenant, is_operator
 
-_WHOLE = "budgets of whole tenants are the operator's"
-
 router = APIRouter(prefix="/v1/budgets", tags=["budgets"], responses=problems(401, 403, 422))
 
 
@@ -88,7 +86,7 @@ def show_budgets(
     now = utc_now()
     with services.database.read() as session:
         if all_tenants:
-            require_operator(session, principal, for_what=_WHOLE)
+            _require_operator(session, principal)
         rows = list_budgets(session, None if all_tenants else principal.tenant_id, page)
         items = [Budget.of(standing_of(session, row, now)) for row in rows.items]
     return ListOf(items=items, next_cursor=rows.next_cursor)
@@ -134,7 +132,7 @@ def _tenant_of(session: Session, principal: Principal, body: NewBudget) -> Tenan
     target = TenantId(body.tenant_id) if body.tenant_id is not None else principal.tenant_id
     is_foreign = target != principal.tenant_id
     if is_foreign or (body.key_id is None and body.collection_id is None):
-        require_operator(session, principal, for_what=_WHOLE)
+        _require_operator(session, principal)
     if is_foreign:
         get_tenant(session, target)
     return target
@@ -143,10 +141,19 @@ def _tenant_of(session: Session, principal: Principal, body: NewBudget) -> Tenan
 def _changeable(session: Session, principal: Principal, budget_id: str) -> models.Budget:
     row = get_budget(session, _visible(session, principal), BudgetId(budget_id))
     if row.key_id is None and row.collection_id is None:
-        require_operator(session, principal, for_what=_WHOLE)
+        _require_operator(session, principal)
     return row
 
 
 def _visible(session: Session, principal: Principal) -> TenantId | None:
     """Whose budgets the caller sees; None: everybody's."""
     return None if is_operator(session, principal) else principal.tenant_id
+
+
+def _require_operator(session: Session, principal: Principal) -> None:
+    require_operator(
+        session,
+        principal,
+        for_what="budgets of whole tenants are the operator's",
+        or_else="limit a key or a collection",
+    )

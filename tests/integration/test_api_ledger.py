@@ -11,6 +11,7 @@ from accounting.price_book import load_price_book
 from accounting.price_sync import sync_price_book
 from accounting.stages import Stage
 from core.clock import utc_now
+from core.ids import TenantId
 from tests.api_fixtures import House, open_house
 
 
@@ -22,13 +23,19 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield house
 
 
-def spend(house: House, source: str) -> str:
-    """South's entry of 1,000 decoded tokens."""
+def spend(house: House, source: str, *, tenant: TenantId | None = None, engine_seconds: float = 0.0) -> str:
+    """An entry of 1,000 decoded tokens, by default South's."""
     line = LedgerLine(
-        source=source, attempt=1, stage=Stage.DECODE, model="m", model_revision="r", num_tokens=1000
+        source=source,
+        attempt=1,
+        stage=Stage.DECODE,
+        model="m",
+        model_revision="r",
+        num_tokens=1000,
+        engine_seconds=engine_seconds,
     )
     with house.services.database.write() as session:
-        (entry,) = Ledger().record(session, house.south, [line])
+        (entry,) = Ledger().record(session, tenant or house.south, [line])
     return entry.id
 
 
@@ -107,18 +114,8 @@ def test_the_reconciliation_says_what_cannot_be_compared(house: House) -> None:
 
 
 def test_costs_of_all_tenants_and_what_the_machine_cost_are_the_operator_s(house: House) -> None:
-    with house.services.database.write() as session:
-        for tenant in (house.north, house.south):
-            line = LedgerLine(
-                source=f"timed in {tenant}",
-                attempt=1,
-                stage=Stage.DECODE,
-                model="m",
-                model_revision="r",
-                num_tokens=10,
-                engine_seconds=9.0,
-            )
-            Ledger().record(session, tenant, [line])
+    for tenant in (house.north, house.south):
+        spend(house, f"timed in {tenant}", tenant=tenant, engine_seconds=9.0)
     path = "/v1/reports/costs?group_by=tenant"
     everybody = call(house, "GET", f"{path}&all_tenants=true").json()
     assert {row["tenant"] for row in everybody["rows"]} == {house.north, house.south}

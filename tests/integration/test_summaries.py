@@ -334,9 +334,8 @@ def test_a_limit_stops_the_run_and_what_was_read_is_kept_and_told(house: House) 
 
 def test_a_narrative_that_a_limit_broke_off_says_which_pages_were_not_read(local: House) -> None:
     only = DocumentFilter(document_ids=(document_named(local, "one.md"),))
-    limits = range(
-        1000, 6000, 100
-    )  # by less than a section takes, so that the first that reads any reads one
+    # By less than a section takes, so that the first that reads any reads one.
+    limits = range(1000, 6000, 100)
     runs = (summarize(local, method="refine", filter=only, max_tokens=limit) for limit in limits)
     capped = next(run for run in runs if run.num_computed)
     [row] = documents(local, capped)
